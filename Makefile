@@ -1,0 +1,44 @@
+# pg_flashcache: second-level buffer cache on flash
+#
+#   make            builds for the server of PG_CONFIG
+#   make install    into its extension folders (DESTDIR is honoured)
+#   ./test.sh       installs what the tests need and runs them all
+
+MODULE_big = pg_flashcache
+OBJS = \
+	src/attach/attach.o \
+	src/attach/events.o \
+	src/attach/smgr_block.o \
+	src/attach/table.o \
+	src/bufscan.o \
+	src/cache.o \
+	src/cache_fill.o \
+	src/directory.o \
+	src/failpoint.o \
+	src/handoff.o \
+	src/oscache.o \
+	src/pagecmp.o \
+	src/pg_flashcache.o \
+	src/policy.o \
+	src/settings.o \
+	src/sql_functions.o \
+	src/stats.o \
+	src/store.o \
+	src/writer.o
+PGFILEDESC = "pg_flashcache - second-level buffer cache on flash"
+
+EXTENSION = pg_flashcache
+DATA = sql/pg_flashcache--1.0.sql
+
+# Callbacks have arguments they don't need, and PostgreSQL's own headers
+# compare signed with unsigned and leave fields of initialisers out.
+PG_CFLAGS = -std=gnu11 -Wall -Wextra -Werror -fvisibility=hidden \
+	-Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers \
+	-Wno-declaration-after-statement
+
+PG_CONFIG ?= pg_config
+PGXS := $(shell $(PG_CONFIG) --pgxs)
+include $(PGXS)
+
+# every header is a prerequisite of every object: the tree is small
+$(OBJS): $(wildcard src/*.h src/attach/*.h)

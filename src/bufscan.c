@@ -1,0 +1,148 @@
+/*-------------------------------------------------------------------------
+ *
+ * bufscan.c
+ *	  See bufscan.h.
+ *
+ * Why a copy under the header lock is a copy of the disk (step F2): with no
+ * pin nobody may read or change the page; nobody can pin while the header is
+ * locked; not dirty and not under I/O means that the last change has been
+ * written.  Copying unlocked and comparing the tag before and after is not
+ * enough: the frame may have held p, then q, then p again.
+ *
+ * Copyright (c) 2026, the pg_flashcache developers
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "bufscan.h"
+#include "storage/buf_internals.h"
+#include "storage/bufmgr.h"
+#include "storage/lwlock.h"
+
+#if PG_VERSION_NUM < 160000
+#define TAG_SPC(t) ((t)->rnode.spcNode)
+#define TAG_DB(t) ((t)->rnode.dbNode)
+#define TAG_REL(t) ((t)->rnode.relNode)
+#endif
+
+uint64
+fc_bufscan_hand(void)
+{
+	uint32		passes;
+	int			hand;
+
+	/*
+	 * A non-NULL second argument would take the allocation count away from
+	 * the background writer.
+	 */
+	hand = StrategySyncStart(&passes, NULL);
+	return (uint64) passes * NBuffers + hand;
+}
+
+uint32
+fc_bufscan_frames(void)
+{
+	return NBuffers;
+}
+
+bool
+fc_bufscan_in_pool(const char *page)
+{
+	return page >= BufferBlocks && page < BufferBlocks + (Size) NBuffers * BLCKSZ;
+}
+
+FcPeek
+fc_bufscan_peek(uint32 frame, FcTag *tag)
+{
+	BufferDesc *buf = GetBufferDescriptor(frame);
+	uint32		state = pg_atomic_read_u32(&buf->state);
+	const uint32 cacheable = BM_VALID | BM_TAG_VALID | BM_PERMANENT;
+
+	if ((state & cacheable) != cacheable || BUF_STATE_GET_USAGECOUNT(state) != 0)
+		return FC_PEEK_NO;
+	if (buf->tag.forkNum != MAIN_FORKNUM)
+		return FC_PEEK_NO;
+	tag->spc = TAG_SPC(&buf->tag);
+	tag->db = TAG_DB(&buf->tag);
+	tag->rel = TAG_REL(&buf->tag);
+	tag->blk = buf->tag.blockNum;
+	if ((state & (BM_DIRTY | BM_IO_IN_PROGRESS | BM_LOCKED)) != 0 ||
+		BUF_STATE_GET_REFCOUNT(state) != 0)
+		return FC_PEEK_LATER;
+	return FC_PEEK_CANDIDATE;
+}
+
+static bool
+holds(const BufferDesc *buf, const FcTag *tag)
+{
+	return buf->tag.blockNum == tag->blk && buf->tag.forkNum == MAIN_FORKNUM &&
+		TAG_REL(&buf->tag) == tag->rel && TAG_DB(&buf->tag) == tag->db &&
+		TAG_SPC(&buf->tag) == tag->spc;
+}
+
+FcCopy
+fc_bufscan_copy_if_clean(uint32 frame, const FcTag *tag, char *copy)
+{
+	BufferDesc *buf = GetBufferDescriptor(frame);
+	const uint32 wanted = BM_VALID | BM_TAG_VALID | BM_PERMANENT;
+	const uint32 unwanted = BM_DIRTY | BM_IO_IN_PROGRESS;
+	uint32		state;
+	FcCopy		result;
+
+	/* tried once: whoever holds it is about to use the page */
+	state = pg_atomic_fetch_or_u32(&buf->state, BM_LOCKED);
+	if (state & BM_LOCKED)
+		return FC_COPY_PINNED;
+	state |= BM_LOCKED;
+
+	if (BUF_STATE_GET_REFCOUNT(state) != 0)
+		result = FC_COPY_PINNED;
+	else if ((state & wanted) != wanted || (state & unwanted) != 0 || !holds(buf, tag))
+		result = FC_COPY_NOT_CURRENT;
+	else
+	{
+		memcpy(copy, BufferGetBlock(BufferDescriptorGetBuffer(buf)), BLCKSZ);
+		result = FC_COPY_DONE;
+	}
+	UnlockBufHdr(buf, state);
+	return result;
+}
+
+bool
+fc_bufscan_being_evicted(const FcTag *tag)
+{
+	BufferTag	btag;
+	uint32		hash;
+	LWLock	   *lock;
+	int			id;
+	uint32		state;
+
+	/*
+	 * The caller is in FlushBuffer(): it holds the content lock and the I/O
+	 * flag, so the frame keeps its tag.  Nobody who holds a mapping lock waits
+	 * for either, so taking one here cannot deadlock.
+	 */
+#if PG_VERSION_NUM < 160000
+	btag.rnode.spcNode = tag->spc;
+	btag.rnode.dbNode = tag->db;
+	btag.rnode.relNode = tag->rel;
+	btag.forkNum = MAIN_FORKNUM;
+	btag.blockNum = tag->blk;
+#endif
+	hash = BufTableHashCode(&btag);
+	lock = BufMappingPartitionLock(hash);
+	LWLockAcquire(lock, LW_SHARED);
+	id = BufTableLookup(&btag, hash);
+	LWLockRelease(lock);
+	if (id < 0)
+		return false;
+
+	/*
+	 * The clock evicts at usage count 0.  A buffer ring reuses its own frames
+	 * at 1, to which the scan's pin has set it.
+	 */
+	state = pg_atomic_read_u32(&GetBufferDescriptor(id)->state);
+	return (state & BM_PERMANENT) != 0 && (state & BM_IO_IN_PROGRESS) != 0 &&
+		BUF_STATE_GET_USAGECOUNT(state) == 0;
+}

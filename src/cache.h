@@ -1,0 +1,133 @@
+/*-------------------------------------------------------------------------
+ *
+ * cache.h
+ *	  The flash cache: the protocol of src/README.md, and the state.
+ *
+ * The only room that composes the directory and the store.  Callers are the
+ * storage-manager wrappers (read, invalidate, evict), the writer (fill,
+ * state) and the SQL functions (state).
+ *
+ * Error policy: nothing here raises.  Whatever goes wrong with the cache is
+ * a miss, counted; what goes wrong for good switches the cache off, and the
+ * writer tells the log once.
+ *
+ * Copyright (c) 2026, the pg_flashcache developers
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef FC_CACHE_H
+#define FC_CACHE_H
+
+#include "types.h"
+
+#include "port/atomics.h"
+
+typedef struct FcCacheShared FcCacheShared;
+
+extern FcCacheShared *fc_cache;
+
+extern const char *fc_cache_tranche(void);
+extern int	fc_cache_locks(void);
+extern Size fc_cache_shmem_size(uint32 slots);
+extern void fc_cache_shmem_init(uint32 slots);
+
+/* Shared memory of all rooms together, bytes. */
+extern Size fc_cache_memory(void);
+
+/* ---- state ---- */
+
+extern FcState fc_cache_state(void);
+extern const char *fc_state_name(FcState state);
+
+/* The reason of the state; empty if there is none. */
+extern void fc_cache_reason(char *reason, size_t len);
+
+/*
+ * Changes the state and says why.  FC_STATE_OFF is entered only from ACTIVE
+ * or STARTING: of several failures the first one is told.
+ */
+extern void fc_cache_set_state(FcState state, const char *reason, const char *hint);
+
+/* True once after the cache went off; the writer then warns. */
+extern bool fc_cache_take_warning(char *reason, char *hint);
+
+/* ---- read: R1-R3 ---- */
+
+/*
+ * How to ask the page cache about a page: returns a descriptor of the data
+ * file and the page's offset in it, or -1.  Must not open or read anything.
+ */
+typedef int (*FcDataFd) (void *arg, BlockNumber blk, off_t *offset);
+
+/*
+ * Fills `page` from flash if the page is there, verified, and flash is the
+ * best place to read it from.  False: the caller reads it from disk, all of
+ * it, whatever `page` holds now.
+ */
+extern bool fc_cache_read(const FcTag *tag, char *page, FcDataFd data_fd, void *arg);
+
+/* Tells how long a page took from disk. */
+extern void fc_cache_disk_read(uint64 ns);
+
+/*
+ * Is the page on flash, so that prefetching it from disk would be wasted?
+ */
+extern bool fc_cache_covers(const FcTag *tag);
+
+/*
+ * pg_flashcache.verify: compares a page just read from flash with the same
+ * page from disk; false, counted and logged, if they differ.
+ */
+extern bool fc_cache_verify(const FcTag *tag, const char *from_flash, const char *from_disk);
+
+/* ---- invalidate: I1, I2 ---- */
+
+/* One page; returns its new generation. */
+extern uint32 fc_cache_invalidate(const FcTag *tag);
+
+/* Blocks from <= blk < to of a relation. */
+extern void fc_cache_invalidate_range(FcRel rel, BlockNumber from, BlockNumber to);
+extern void fc_cache_invalidate_relation(FcRel rel);
+extern void fc_cache_invalidate_database(Oid db);
+
+/* ---- fill ---- */
+
+/*
+ * A page that was just written to disk to make room: gives a copy to the
+ * writer (E1).  `generation` is that of the invalidation after the write;
+ * the caller still holds the page's I/O.
+ */
+extern void fc_cache_evicted(const FcTag *tag, uint32 generation, const char *page);
+
+/*
+ * A damaged page may be in the buffer pool, looking clean: no page is taken
+ * from there until the server restarts.
+ */
+extern void fc_cache_stop_filling(void);
+
+/* Writer only, from here on. */
+typedef enum FcFill
+{
+	FC_FILL_DONE,				/* taken, or known not to be wanted */
+	FC_FILL_LATER,				/* somebody is using it: worth another look */
+} FcFill;
+
+extern void fc_cache_fill_start(void);
+extern FcFill fc_cache_fill_from_pool(uint32 frame, const FcTag *tag);
+
+/* Takes what was evicted dirty; false if there is nothing. */
+extern bool fc_cache_fill_from_handoff(void);
+
+/* Writes and publishes what was taken so far. */
+extern void fc_cache_fill_flush(void);
+
+/* Frees the slots of dropped relations, some at a time; true if more is to do. */
+extern bool fc_cache_sweep(void);
+
+/* Decides from the last answers how often to ask the page cache. */
+extern void fc_cache_review_probe(void);
+
+/* Forgets all pages. */
+extern void fc_cache_purge(void);
+
+#endif							/* FC_CACHE_H */

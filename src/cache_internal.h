@@ -1,0 +1,51 @@
+/*-------------------------------------------------------------------------
+ *
+ * cache_internal.h
+ *	  What cache.c and cache_fill.c share, and nobody else.
+ *
+ * Copyright (c) 2026, the pg_flashcache developers
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef FC_CACHE_INTERNAL_H
+#define FC_CACHE_INTERNAL_H
+
+#include "types.h"
+
+#include "port/atomics.h"
+#include "port/pg_crc32c.h"
+#include "storage/spin.h"
+
+#define FC_SHARED_TIMES 3
+
+struct FcCacheShared
+{
+	pg_atomic_uint32 state;		/* FcState */
+	pg_atomic_uint32 filling_stopped;
+	pg_atomic_uint32 probe_interval;
+	pg_atomic_uint32 times_ns[FC_SHARED_TIMES]; /* as in FcTimes */
+	pg_atomic_uint32 verify_logged;
+	Size		memory;
+	slock_t		lock;			/* protects what follows; leaf */
+	bool		warn;			/* the log has not been told yet */
+	char		reason[FC_REASON_LEN];
+	char		hint[FC_HINT_LEN];
+};
+
+/* The store gave up: switches the cache off. */
+extern void fc_cache_device_broken(void);
+
+/* Ties a page's content to its full tag: a page checksum covers the block number only. */
+static inline uint32
+fc_page_crc(const FcTag *tag, const char *page)
+{
+	pg_crc32c	crc;
+
+	INIT_CRC32C(crc);
+	COMP_CRC32C(crc, tag, sizeof(*tag));
+	COMP_CRC32C(crc, page, BLCKSZ);
+	FIN_CRC32C(crc);
+	return crc;
+}
+
+#endif							/* FC_CACHE_INTERNAL_H */

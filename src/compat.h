@@ -1,0 +1,64 @@
+/*-------------------------------------------------------------------------
+ *
+ * compat.h
+ *	  What differs between PostgreSQL versions and concerns more than one
+ *	  room.  Differences of the storage-manager calls stay in attach/, those
+ *	  of the buffer headers in bufscan.c.
+ *
+ * Copyright (c) 2026, the pg_flashcache developers
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef FC_COMPAT_H
+#define FC_COMPAT_H
+
+#include "postgres.h"
+
+#include <time.h>
+
+#include "pgstat.h"
+
+#if PG_VERSION_NUM < 150000 || PG_VERSION_NUM >= 160000
+#error "pg_flashcache 1.0 supports PostgreSQL 15"
+#endif
+
+/*
+ * Named wait events for extensions exist since 17; before, every extension
+ * shows as "Extension".
+ */
+#define FC_WAIT_SINGLE_BLOCK_READ	PG_WAIT_EXTENSION
+#define FC_WAIT_WRITE				PG_WAIT_EXTENSION
+#define FC_WAIT_WRITER_MAIN			PG_WAIT_EXTENSION
+
+/*
+ * Direct I/O wants memory aligned to the device's block.  16 aligns the
+ * buffer pool to 4 kB (PG_IO_ALIGN_SIZE); 15 only to a cache line, so there
+ * a page is read into an aligned private buffer and copied.
+ */
+#define FC_IO_ALIGN 4096
+
+/* A setting's variable that the server exports but declares in no header. */
+extern PGDLLIMPORT bool ignore_checksum_failure;
+
+/*
+ * Symbols are hidden by default; this marks the few that are not.  Before 16
+ * PGDLLEXPORT is empty on this platform, also within PG_MODULE_MAGIC and
+ * PG_FUNCTION_INFO_V1, which expand where they are used.
+ */
+#if PG_VERSION_NUM < 160000
+#undef PGDLLEXPORT
+#define PGDLLEXPORT __attribute__((visibility("default")))
+#endif
+#define FC_EXPORT PGDLLEXPORT
+
+/* Monotonic nanoseconds; about 25 ns through the vDSO. */
+static inline uint64
+fc_now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64) ts.tv_sec * UINT64CONST(1000000000) + (uint64) ts.tv_nsec;
+}
+
+#endif							/* FC_COMPAT_H */

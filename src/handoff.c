@@ -1,0 +1,175 @@
+/*-------------------------------------------------------------------------
+ *
+ * handoff.c
+ *	  See handoff.h.
+ *
+ * Copyright (c) 2026, the pg_flashcache developers
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "handoff.h"
+#include "miscadmin.h"
+#include "port/atomics.h"
+#include "storage/shmem.h"
+
+#define MIN_CELLS 32
+#define MAX_CELLS 1024
+
+/* A process tells of its allocations in groups, to spare the shared line. */
+#define ALLOCATION_GROUP 16
+
+/* With fewer frames than this every allocation counts. */
+#define SMALL_POOL 2048
+
+typedef struct Cell
+{
+	pg_atomic_uint32 turn;
+	FcTag		tag;
+	FcGuard		guard;
+	char		page[BLCKSZ];
+} Cell;
+
+typedef struct Handoff
+{
+	Latch	   *volatile writer;	/* NULL when there is none */
+	pg_atomic_uint32 allocations;
+	pg_atomic_uint32 threshold;
+	char		pad1[PG_CACHE_LINE_SIZE];
+	pg_atomic_uint32 tail;		/* next to be pushed */
+	char		pad2[PG_CACHE_LINE_SIZE];
+	uint32		head;			/* next to be popped; writer only */
+	uint32		cells;			/* power of 2 */
+	Cell		cell[FLEXIBLE_ARRAY_MEMBER];
+} Handoff;
+
+static Handoff *ring = NULL;
+
+/* One page for each 4096 slots: 2 bytes a slot. */
+static uint32
+cells_for(uint32 slots)
+{
+	uint32		n = MIN_CELLS;
+
+	while (n < slots / 4096 && n < MAX_CELLS)
+		n *= 2;
+	return n;
+}
+
+Size
+fc_handoff_shmem_size(uint32 slots)
+{
+	return CACHELINEALIGN(offsetof(Handoff, cell) + cells_for(slots) * sizeof(Cell));
+}
+
+void
+fc_handoff_shmem_init(uint32 slots)
+{
+	bool		found;
+
+	ring = ShmemInitStruct("pg_flashcache handoff", fc_handoff_shmem_size(slots), &found);
+	ring->writer = NULL;
+	pg_atomic_init_u32(&ring->allocations, 0);
+	pg_atomic_init_u32(&ring->threshold, 1);
+	pg_atomic_init_u32(&ring->tail, 0);
+	ring->head = 0;
+	ring->cells = cells_for(slots);
+	for (uint32 i = 0; i < ring->cells; i++)
+		pg_atomic_init_u32(&ring->cell[i].turn, i);
+}
+
+bool
+fc_handoff_push(const FcTag *tag, const FcGuard *guard, const char *page)
+{
+	uint32		pos = pg_atomic_read_u32(&ring->tail);
+	Cell	   *cell;
+
+	for (;;)
+	{
+		int32		ahead;
+
+		cell = &ring->cell[pos & (ring->cells - 1)];
+		ahead = (int32) (pg_atomic_read_u32(&cell->turn) - pos);
+		if (ahead < 0)
+			return false;		/* still to be popped: full */
+		if (ahead > 0)
+			pos = pg_atomic_read_u32(&ring->tail);	/* somebody was faster */
+		else if (pg_atomic_compare_exchange_u32(&ring->tail, &pos, pos + 1))
+			break;				/* a full barrier; else pos is the new tail */
+	}
+	cell->tag = *tag;
+	cell->guard = *guard;
+	memcpy(cell->page, page, BLCKSZ);
+	pg_write_barrier();
+	pg_atomic_write_u32(&cell->turn, pos + 1);
+
+	/* don't let it get full */
+	if (((pos + 1) & (ring->cells / 4 - 1)) == 0)
+		fc_handoff_wake();
+	return true;
+}
+
+bool
+fc_handoff_pop(FcTag *tag, FcGuard *guard, char *page)
+{
+	Cell	   *cell = &ring->cell[ring->head & (ring->cells - 1)];
+
+	if (pg_atomic_read_u32(&cell->turn) != ring->head + 1)
+		return false;
+	pg_read_barrier();
+	*tag = cell->tag;
+	*guard = cell->guard;
+	memcpy(page, cell->page, BLCKSZ);
+	pg_memory_barrier();
+	pg_atomic_write_u32(&cell->turn, ring->head + ring->cells);
+	ring->head++;
+	return true;
+}
+
+void
+fc_handoff_note_allocation(void)
+{
+	static uint32 group = 0;
+	uint32		sum;
+
+	if (++group < ALLOCATION_GROUP && NBuffers >= SMALL_POOL)
+		return;
+	sum = pg_atomic_add_fetch_u32(&ring->allocations, group);
+	if (sum >= pg_atomic_read_u32(&ring->threshold) && sum - group < pg_atomic_read_u32(&ring->threshold))
+		fc_handoff_wake();
+	group = 0;
+}
+
+void
+fc_handoff_wake(void)
+{
+	Latch	   *writer = ring->writer;
+
+	if (writer != NULL)
+		SetLatch(writer);
+}
+
+void
+fc_handoff_set_writer(Latch *latch)
+{
+	ring->writer = latch;
+}
+
+bool
+fc_handoff_has_writer(void)
+{
+	return ring->writer != NULL;
+}
+
+uint32
+fc_handoff_take_allocations(void)
+{
+	return pg_atomic_exchange_u32(&ring->allocations, 0);
+}
+
+void
+fc_handoff_set_threshold(uint32 allocations)
+{
+	pg_atomic_write_u32(&ring->threshold, allocations);
+}

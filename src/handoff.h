@@ -1,0 +1,46 @@
+/*-------------------------------------------------------------------------
+ *
+ * handoff.h
+ *	  What other processes give to the writer: dirty pages being evicted, and
+ *	  the news that it should look.
+ *
+ * The pages go through a bounded queue in shared memory, many producers and
+ * one consumer, without locks (Vyukov's bounded queue: each cell carries a
+ * sequence number that says whose turn it is).  A full queue refuses; nobody
+ * ever waits.
+ *
+ * Copyright (c) 2026, the pg_flashcache developers
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef FC_HANDOFF_H
+#define FC_HANDOFF_H
+
+#include "types.h"
+
+#include "directory.h"
+#include "storage/latch.h"
+
+extern Size fc_handoff_shmem_size(uint32 slots);
+extern void fc_handoff_shmem_init(uint32 slots);
+
+/* Gives a page away; false if the queue is full. */
+extern bool fc_handoff_push(const FcTag *tag, const FcGuard *guard, const char *page);
+
+/* Tells that a buffer was allocated; wakes the writer if it should look. */
+extern void fc_handoff_note_allocation(void);
+extern void fc_handoff_wake(void);
+
+/* ---- writer process only ---- */
+
+extern void fc_handoff_set_writer(Latch *latch);
+extern bool fc_handoff_has_writer(void);
+extern bool fc_handoff_pop(FcTag *tag, FcGuard *guard, char *page);
+
+/* Allocations since the last call. */
+extern uint32 fc_handoff_take_allocations(void);
+
+/* Wake the writer after so many allocations. */
+extern void fc_handoff_set_threshold(uint32 allocations);
+
+#endif							/* FC_HANDOFF_H */

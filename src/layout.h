@@ -1,0 +1,49 @@
+/*-------------------------------------------------------------------------
+ *
+ * layout.h
+ *	  What lies where on the flash device.
+ *
+ *		offset 0			header (one 4 kB block used, the rest reserved)
+ *		FC_HEADER_BYTES		slot 0
+ *		+ n * BLCKSZ		slot n
+ *
+ * The header only says "this file is mine": it keeps a mistyped path from
+ * overwriting somebody's data.  Nothing read from the device is believed
+ * without the checksum and version held in shared memory.
+ *
+ * Copyright (c) 2026, the pg_flashcache developers
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef FC_LAYOUT_H
+#define FC_LAYOUT_H
+
+#include "types.h"
+
+#define FC_MAGIC			"pg_flashcache\n\032\n"
+#define FC_LAYOUT_VERSION	1
+#define FC_HEADER_BYTES		65536	/* keeps slots aligned to flash pages */
+#define FC_HEADER_BLOCK		4096
+
+typedef struct FcHeader
+{
+	char		magic[16];
+	uint32		layout_version;
+	uint32		block_size;		/* BLCKSZ of the server that made it */
+	uint64		slots;
+	uint32		crc;			/* of everything above */
+} FcHeader;
+
+static inline off_t
+fc_slot_offset(FcSlotNo slot)
+{
+	return FC_HEADER_BYTES + (off_t) slot * BLCKSZ;
+}
+
+static inline off_t
+fc_layout_bytes(uint32 slots)
+{
+	return fc_slot_offset(slots);
+}
+
+#endif							/* FC_LAYOUT_H */

@@ -1,0 +1,124 @@
+/*-------------------------------------------------------------------------
+ *
+ * pagecmp.c
+ *	  See pagecmp.h.
+ *
+ * A hint may be set on a page in shared buffers without making the page
+ * dirty (MarkBufferDirtyHint() during recovery with checksums), so a clean
+ * buffer can be ahead of the disk by hints.  These are: tuple status bits,
+ * the prune horizon and page flags of a heap page, dead line pointers and
+ * the "has garbage" flag of an index page.  WAL consistency checking masks
+ * the same fields (bufmask.c and the rm_mask callbacks); it masks more, since
+ * it compares pages that were written at different times.
+ *
+ * Copyright (c) 2026, the pg_flashcache developers
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/gist.h"
+#include "access/hash.h"
+#include "access/htup_details.h"
+#include "access/nbtree.h"
+#include "access/spgist_private.h"
+#include "pagecmp.h"
+#include "storage/bufpage.h"
+
+/* Every access method but heap ends its page with a 16-bit page id. */
+static uint16
+page_id(Page page)
+{
+	return *(uint16 *) (page + BLCKSZ - sizeof(uint16));
+}
+
+bool
+fc_page_sane(const char *page)
+{
+	const PageHeaderData *h = (const PageHeaderData *) page;
+
+	return PageGetPageSize((Page) page) == BLCKSZ &&
+		h->pd_lower >= SizeOfPageHeaderData && h->pd_lower <= h->pd_upper &&
+		h->pd_upper <= h->pd_special && h->pd_special <= BLCKSZ &&
+		h->pd_special == MAXALIGN(h->pd_special);
+}
+
+static void
+mask_heap_tuples(Page page)
+{
+	OffsetNumber max = PageGetMaxOffsetNumber(page);
+
+	for (OffsetNumber off = FirstOffsetNumber; off <= max; off++)
+	{
+		ItemId		id = PageGetItemId(page, off);
+		HeapTupleHeader tuple;
+
+		if (!ItemIdHasStorage(id) ||
+			ItemIdGetOffset(id) + SizeofHeapTupleHeader > BLCKSZ)
+			continue;
+		tuple = (HeapTupleHeader) PageGetItem(page, id);
+		tuple->t_infomask &= ~(HEAP_XMIN_COMMITTED | HEAP_XMIN_INVALID |
+							   HEAP_XMAX_COMMITTED | HEAP_XMAX_INVALID);
+	}
+}
+
+static void
+mask_index(Page page)
+{
+	OffsetNumber max = PageGetMaxOffsetNumber(page);
+	uint16		special = PageGetSpecialSize(page);
+
+	for (OffsetNumber off = FirstOffsetNumber; off <= max; off++)
+	{
+		ItemId		id = PageGetItemId(page, off);
+
+		/* LP_DEAD is a hint; storage is kept */
+		if (ItemIdIsDead(id) && ItemIdHasStorage(id))
+			id->lp_flags = LP_NORMAL;
+	}
+	if (page_id(page) == HASHO_PAGE_ID && special == MAXALIGN(sizeof(HashPageOpaqueData)))
+		((HashPageOpaque) PageGetSpecialPointer(page))->hasho_flag &= ~LH_PAGE_HAS_DEAD_TUPLES;
+	else if (page_id(page) == GIST_PAGE_ID && special == MAXALIGN(sizeof(GISTPageOpaqueData)))
+		((GISTPageOpaque) PageGetSpecialPointer(page))->flags &= ~F_HAS_GARBAGE;
+	else if (page_id(page) <= MAX_BT_CYCLE_ID && special == MAXALIGN(sizeof(BTPageOpaqueData)))
+		((BTPageOpaque) PageGetSpecialPointer(page))->btpo_flags &= ~BTP_HAS_GARBAGE;
+}
+
+static void
+mask(Page page)
+{
+	PageHeader	h = (PageHeader) page;
+
+	h->pd_checksum = 0;
+	if (PageIsNew(page) || !fc_page_sane(page))
+		return;
+	h->pd_prune_xid = 0;
+	h->pd_flags &= ~(PD_HAS_FREE_LINES | PD_PAGE_FULL);
+	if (PageGetSpecialSize(page) == 0)
+		mask_heap_tuples(page);
+	else
+		mask_index(page);
+}
+
+bool
+fc_pages_equal(const char *a, const char *b, int *where)
+{
+	PGAlignedBlock ma;
+	PGAlignedBlock mb;
+
+	if (memcmp(a, b, BLCKSZ) == 0)
+		return true;
+	memcpy(ma.data, a, BLCKSZ);
+	memcpy(mb.data, b, BLCKSZ);
+	mask((Page) ma.data);
+	mask((Page) mb.data);
+	for (int i = 0; i < BLCKSZ; i++)
+	{
+		if (ma.data[i] != mb.data[i])
+		{
+			*where = i;
+			return false;
+		}
+	}
+	return true;
+}

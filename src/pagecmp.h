@@ -1,0 +1,24 @@
+/*-------------------------------------------------------------------------
+ *
+ * pagecmp.h
+ *	  Are two copies of a page the same, hint bits and checksum aside?
+ *
+ * Copyright (c) 2026, the pg_flashcache developers
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef FC_PAGECMP_H
+#define FC_PAGECMP_H
+
+#include "types.h"
+
+/*
+ * Both pages are BLCKSZ long and aligned to 8 bytes; neither is changed.
+ * On a difference *where is the offset of the first byte that differs.
+ */
+extern bool fc_pages_equal(const char *a, const char *b, int *where);
+
+/* Is the header that of an initialised page? */
+extern bool fc_page_sane(const char *page);
+
+#endif							/* FC_PAGECMP_H */

@@ -1,0 +1,141 @@
+/*-------------------------------------------------------------------------
+ *
+ * pg_flashcache.c
+ *	  Entry points of the library: start-up.
+ *
+ * Start-up never fails: whatever is wrong with the cache is told in one
+ * WARNING, and PostgreSQL runs without it.
+ *
+ * Copyright (c) 2026, the pg_flashcache developers
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "attach/attach.h"
+#include "cache.h"
+#include "compat.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "pg_flashcache.h"
+#include "postmaster/bgworker.h"
+#include "settings.h"
+#include "storage/ipc.h"
+#include "storage/lwlock.h"
+#include "storage/shmem.h"
+#include "store.h"
+#include "writer.h"
+
+PG_MODULE_MAGIC;
+
+#define WRITER_RESTART_S 5
+
+FC_EXPORT void _PG_init(void);
+FC_EXPORT void fc_writer_main(Datum arg);
+
+static shmem_request_hook_type next_shmem_request = NULL;
+static shmem_startup_hook_type next_shmem_startup = NULL;
+
+/* What the state views show where there is no shared memory of ours. */
+FcState		fc_startup_state = FC_STATE_DETACHED;
+char		fc_startup_reason[FC_REASON_LEN] = "pg_flashcache is not in shared_preload_libraries";
+
+static void
+fc_shmem_request(void)
+{
+	if (next_shmem_request)
+		next_shmem_request();
+	RequestAddinShmemSpace(add_size(fc_cache_shmem_size(fc_setting_size), fc_writer_shmem_size()));
+	RequestNamedLWLockTranche(fc_cache_tranche(), fc_cache_locks());
+}
+
+static void
+fc_shmem_startup(void)
+{
+	FcStoreError error;
+
+	if (next_shmem_startup)
+		next_shmem_startup();
+
+	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+	fc_cache_shmem_init(fc_setting_size);
+	fc_writer_shmem_init();
+	LWLockRelease(AddinShmemInitLock);
+
+	if (!fc_store_open(fc_setting_file, fc_setting_size, &error))
+	{
+		char		reason[FC_REASON_LEN];
+		char		hint[FC_HINT_LEN];
+
+		fc_cache_set_state(FC_STATE_OFF, error.message, error.hint);
+		(void) fc_cache_take_warning(reason, hint);
+		ereport(WARNING,
+				(errmsg("pg_flashcache is off: %s", error.message),
+				 errdetail("PostgreSQL runs normally without the cache."),
+				 errhint("%s Then call pg_flashcache_enable().", error.hint)));
+	}
+}
+
+/* No cache in this run of the server. */
+static void
+stay_out(int elevel, FcState state, const char *reason, const char *hint)
+{
+	fc_startup_state = state;
+	strlcpy(fc_startup_reason, reason, sizeof(fc_startup_reason));
+	ereport(elevel,
+			(errmsg("pg_flashcache is %s: %s", fc_state_name(state), reason),
+			 hint ? errhint("%s", hint) : 0));
+}
+
+void
+_PG_init(void)
+{
+	char		reason[FC_REASON_LEN];
+	char		hint[FC_HINT_LEN];
+	BackgroundWorker worker = {0};
+
+	if (!process_shared_preload_libraries_in_progress)
+		return;
+	fc_settings_define();
+
+	/* a single-user server has no writer, and pg_upgrade wants no guests */
+	if (!IsPostmasterEnvironment || IsBinaryUpgrade)
+		return;
+	if (fc_setting_size == 0)
+	{
+		stay_out(LOG, FC_STATE_DISABLED, "pg_flashcache.size is 0", NULL);
+		return;
+	}
+	if (fc_setting_file[0] == '\0')
+	{
+		stay_out(WARNING, FC_STATE_DISABLED, "pg_flashcache.file is not set",
+				 "Name a file on local flash, such as /mnt/nvme/pg_flashcache.");
+		return;
+	}
+	if (fc_attach(reason, sizeof(reason), hint, sizeof(hint)) == FC_ATTACHED_NOT)
+	{
+		stay_out(WARNING, FC_STATE_DETACHED, reason, hint);
+		return;
+	}
+	fc_attach_events();
+
+	next_shmem_request = shmem_request_hook;
+	shmem_request_hook = fc_shmem_request;
+	next_shmem_startup = shmem_startup_hook;
+	shmem_startup_hook = fc_shmem_startup;
+
+	strlcpy(worker.bgw_name, "pg_flashcache writer", BGW_MAXLEN);
+	strlcpy(worker.bgw_type, "pg_flashcache writer", BGW_MAXLEN);
+	strlcpy(worker.bgw_library_name, "pg_flashcache", BGW_MAXLEN);
+	strlcpy(worker.bgw_function_name, "fc_writer_main", BGW_MAXLEN);
+	worker.bgw_flags = BGWORKER_SHMEM_ACCESS;
+	worker.bgw_start_time = BgWorkerStart_ConsistentState;
+	worker.bgw_restart_time = WRITER_RESTART_S;
+	RegisterBackgroundWorker(&worker);
+}
+
+void
+fc_writer_main(Datum arg)
+{
+	fc_writer_run(fc_attach_self_test);
+}

@@ -1,0 +1,137 @@
+/*-------------------------------------------------------------------------
+ *
+ * policy.c
+ *	  See policy.h.
+ *
+ * Copyright (c) 2026, the pg_flashcache developers
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "policy.h"
+
+#include <string.h>
+
+/* A burst of one second's worth may be saved up. */
+#define BURST_SECONDS 1.0
+
+/* A run must earn the seek back this many times over before it is taken. */
+#define RUN_MARGIN 1.5
+
+static bool
+forget(uint16_t *set, uint16_t fingerprint)
+{
+	for (int i = 0; i < FC_GHOST_WAYS; i++)
+	{
+		if (set[i] == fingerprint)
+		{
+			memmove(&set[i], &set[i + 1], (FC_GHOST_WAYS - 1 - i) * sizeof(*set));
+			set[FC_GHOST_WAYS - 1] = 0;
+			return true;
+		}
+	}
+	return false;
+}
+
+void
+fc_policy_remember(uint16_t *set, uint16_t fingerprint)
+{
+	forget(set, fingerprint);
+	memmove(&set[1], &set[0], (FC_GHOST_WAYS - 1) * sizeof(*set));
+	set[0] = fingerprint;
+}
+
+bool
+fc_policy_admit(FcAdmission mode, uint64_t used, uint64_t slots,
+				uint16_t *set, uint16_t fingerprint)
+{
+	if (mode == FC_ADMIT_ALL)
+		return true;
+	if (mode == FC_ADMIT_AUTO && used * 100 < slots * FC_FILL_PERCENT)
+		return true;
+	if (forget(set, fingerprint))
+		return true;
+	fc_policy_remember(set, fingerprint);
+	return false;
+}
+
+uint32_t
+fc_policy_hand_limit(uint32_t slots, uint32_t wanted)
+{
+	uint64_t	lap = (uint64_t) slots * (FC_REFCOUNT_MAX + 1);
+	uint64_t	limit = 8192 + (uint64_t) wanted * 64;
+
+	return (uint32_t) (limit < lap ? limit : lap);
+}
+
+bool
+fc_policy_spend(FcBudget *budget, uint64_t limit, uint64_t now_ns, uint32_t bytes)
+{
+	double		burst = (double) limit * BURST_SECONDS;
+
+	if (limit == 0)
+		return true;
+	if (now_ns > budget->filled_at_ns)
+	{
+		budget->tokens += (double) (now_ns - budget->filled_at_ns) * 1e-9 * (double) limit;
+		budget->filled_at_ns = now_ns;
+	}
+	if (budget->tokens > burst)
+		budget->tokens = burst;
+	if (budget->tokens < bytes)
+		return false;
+	budget->tokens -= bytes;
+	return true;
+}
+
+FcStream *
+fc_policy_stream(FcStreams *streams, uint64_t rel, uint32_t blk)
+{
+	FcStream   *oldest = &streams->stream[0];
+
+	streams->now++;
+	for (int i = 0; i < FC_STREAMS; i++)
+	{
+		FcStream   *s = &streams->stream[i];
+
+		if (s->rel == rel && s->length > 0 && blk >= s->next && blk - s->next <= FC_STREAM_GAP)
+		{
+			s->next = blk + 1;
+			s->length++;
+			s->used_at = streams->now;
+			return s->length > FC_STREAM_LENGTH ? s : NULL;
+		}
+		if (streams->now - s->used_at > streams->now - oldest->used_at)
+			oldest = s;
+	}
+	memset(oldest, 0, sizeof(*oldest));
+	oldest->rel = rel;
+	oldest->next = blk + 1;
+	oldest->length = 1;
+	oldest->used_at = streams->now;
+	return NULL;
+}
+
+uint32_t
+fc_policy_run_that_pays(const FcTimes *times)
+{
+	double		gain = times->disk_stream - times->flash;
+	double		run;
+
+	/*
+	 * Nothing measured yet, or the disk streams faster than flash answers one
+	 * page at a time: stay.  While a stream stays with the disk its times are
+	 * measured with every page, so a disk that gets busy changes the verdict.
+	 */
+	if (times->disk_stream == 0 || times->flash == 0 || gain <= 0)
+		return 0;
+	run = times->disk_single * RUN_MARGIN / gain;
+	if (run > FC_STREAM_MAX_RUN)
+		return 0;
+	return run < FC_STREAM_LENGTH ? FC_STREAM_LENGTH : (uint32_t) run;
+}
+
+uint32_t
+fc_policy_probe_interval(uint64_t asked, uint64_t found)
+{
+	return found * 100 < asked ? FC_PROBE_SPARSE : 1;
+}

@@ -1,0 +1,140 @@
+/*-------------------------------------------------------------------------
+ *
+ * policy.h
+ *	  What to admit, what to evict, when to leave a stream: pure functions.
+ *
+ * Nothing here allocates, locks, waits, reads a clock or includes
+ * postgres.h: the same code runs in the server, in unit tests and in a
+ * simulator.  State is handed in; whoever owns it keeps it consistent.
+ *
+ *	ghost	fingerprints of pages evicted from the buffer pool and not taken,
+ *			sets of 8, first in first out.  A page found there has been
+ *			evicted twice within about one cache size of evictions: it is
+ *			reused.  (Ghost lists: Megiddo & Modha, ARC, FAST 2003; set
+ *			association only bounds memory, 2 bytes a slot.)
+ *	clock	a reference count of 2 bits a slot, raised by a hit, lowered by
+ *			the hand (Corbato's CLOCK; the count as in PostgreSQL's sweep).
+ *	budget	a token bucket of bytes.
+ *	stream	a reader of block after block stays with the disk until a run of
+ *			flash pages is long enough to pay for the seek back.
+ *	probe	asks the page cache only while answers are worth the question.
+ *
+ * Copyright (c) 2026, the pg_flashcache developers
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef FC_POLICY_H
+#define FC_POLICY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* ---- admission ---- */
+
+#define FC_GHOST_WAYS 8
+
+/* Until this share of the slots is used, auto takes every page. */
+#define FC_FILL_PERCENT 80
+
+typedef enum FcAdmission
+{
+	FC_ADMIT_AUTO,
+	FC_ADMIT_ALL,
+	FC_ADMIT_REUSE,
+} FcAdmission;
+
+/*
+ * Should a page evicted from the buffer pool be taken?  If it should not,
+ * its fingerprint is remembered in `set` (FC_GHOST_WAYS entries), so that it
+ * is taken the next time.
+ */
+extern bool fc_policy_admit(FcAdmission mode, uint64_t used, uint64_t slots,
+							uint16_t *set, uint16_t fingerprint);
+
+/* Remembers a page, so that its next eviction is admitted. */
+extern void fc_policy_remember(uint16_t *set, uint16_t fingerprint);
+
+/* ---- replacement ---- */
+
+#define FC_REFCOUNT_MAX 3
+
+/*
+ * How many slots the hand may pass in search of `wanted` victims before it
+ * takes slots regardless of their count: bounds the writer's work.
+ */
+extern uint32_t fc_policy_hand_limit(uint32_t slots, uint32_t wanted);
+
+/* ---- write budget ---- */
+
+typedef struct FcBudget
+{
+	double		tokens;			/* bytes that may be written now */
+	uint64_t	filled_at_ns;
+} FcBudget;
+
+/* Takes `bytes` from the bucket; false if the limit (bytes/s, 0 = none) forbids it. */
+extern bool fc_policy_spend(FcBudget *budget, uint64_t limit, uint64_t now_ns, uint32_t bytes);
+
+/* ---- streams ---- */
+
+#define FC_STREAMS 4			/* streams one process is followed in */
+#define FC_STREAM_LENGTH 8		/* blocks in a row that make a stream */
+#define FC_STREAM_GAP 4			/* blocks left out that do not end it */
+#define FC_STREAM_MAX_RUN 256	/* as far as a run is looked at */
+
+typedef struct FcStream
+{
+	uint64_t	rel;			/* any number that identifies the relation */
+	uint32_t	next;			/* block that would continue it */
+	uint32_t	length;			/* blocks so far */
+	uint32_t	flash_until;	/* on flash up to here: decided */
+	uint32_t	disk_until;		/* on disk up to here: decided */
+	uint32_t	used_at;		/* for replacement */
+} FcStream;
+
+typedef struct FcStreams
+{
+	FcStream	stream[FC_STREAMS];
+	uint32_t	now;
+} FcStreams;
+
+/* Mean service times in ns; 0 where nothing was measured yet. */
+typedef struct FcTimes
+{
+	double		disk_stream;	/* a page read from disk within a stream */
+	double		disk_single;	/* a page read from disk otherwise */
+	double		flash;			/* a page read from flash */
+} FcTimes;
+
+/* Notes that a block is being read; returns its stream, or NULL. */
+extern FcStream *fc_policy_stream(FcStreams *streams, uint64_t rel, uint32_t blk);
+
+/*
+ * Length of a run of flash pages from which on leaving the disk's stream
+ * pays; 0 if no run that is looked at would do.
+ */
+extern uint32_t fc_policy_run_that_pays(const FcTimes *times);
+
+/* Adds a sample to a mean that forgets over about 64 samples. */
+static inline void
+fc_policy_mean(double *mean, uint64_t sample_ns)
+{
+	if (*mean == 0)
+		*mean = (double) sample_ns;
+	else
+		*mean += ((double) sample_ns - *mean) / 64;
+}
+
+/* ---- page-cache probe ---- */
+
+#define FC_PROBE_WINDOW 1024	/* answers a verdict is based on */
+#define FC_PROBE_SPARSE 64		/* one read in so many still asks when it does not pay */
+
+/*
+ * One read in how many should ask the page cache, after `asked` questions of
+ * which `found` were answered with yes: 1, or FC_PROBE_SPARSE when fewer than
+ * one in a hundred was.
+ */
+extern uint32_t fc_policy_probe_interval(uint64_t asked, uint64_t found);
+
+#endif							/* FC_POLICY_H */

@@ -1,0 +1,35 @@
+/*-------------------------------------------------------------------------
+ *
+ * settings.h
+ *	  The pg_flashcache.* settings, as the rooms read them.
+ *
+ * Defined and documented in settings.c; each process sees a change when it
+ * next reads the configuration.  Correctness never depends on two processes
+ * agreeing on a setting.
+ *
+ * Copyright (c) 2026, the pg_flashcache developers
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef FC_SETTINGS_H
+#define FC_SETTINGS_H
+
+#include "types.h"
+
+typedef enum FcProbeMode
+{
+	FC_PROBE_OFF,
+	FC_PROBE_AUTO,
+} FcProbeMode;
+
+extern char *fc_setting_file;
+extern int	fc_setting_size;	/* slots */
+extern bool fc_setting_enabled;
+extern bool fc_setting_verify;
+extern int	fc_setting_os_cache_probe;	/* FcProbeMode */
+extern int	fc_setting_admission;	/* FcAdmission */
+extern int	fc_setting_write_limit; /* MB/s, 0 = none */
+
+extern void fc_settings_define(void);
+
+#endif							/* FC_SETTINGS_H */

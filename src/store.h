@@ -1,0 +1,64 @@
+/*-------------------------------------------------------------------------
+ *
+ * store.h
+ *	  The flash device: slots that are read and written.
+ *
+ * Knows nothing of pages, tags or policy.  Reports a status and never
+ * raises, so it may be used inside storage-manager calls.  Opening checks
+ * that the path is ours to write to; the error then comes as a sentence and
+ * a hint for the DBA.
+ *
+ * One process at a time holds the device open for the server (the
+ * postmaster, later the writer) and with it an flock() against a second
+ * server.  Backends inherit the postmaster's descriptor; after the device
+ * was opened anew each opens it once for itself and accepts it only if
+ * device and inode are those that were checked.
+ *
+ * Copyright (c) 2026, the pg_flashcache developers
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef FC_STORE_H
+#define FC_STORE_H
+
+#include "types.h"
+
+/* Most slots written by one call. */
+#define FC_STORE_MAX_RUN 64
+
+typedef enum FcIo
+{
+	FC_IO_OK,
+	FC_IO_FAILED,				/* this slot's content is unknown */
+	FC_IO_BROKEN,				/* failed, and once too often: switch off */
+} FcIo;
+
+typedef struct FcStoreError
+{
+	char		message[FC_REASON_LEN];
+	char		hint[FC_HINT_LEN];
+} FcStoreError;
+
+extern Size fc_store_shmem_size(void);
+extern void fc_store_shmem_init(void);
+
+/*
+ * Opens, checks, locks and preallocates the device for `slots` slots.
+ * Returns false with a message and a hint, and nothing is open then.
+ * Called by the postmaster at start and by the writer to try again.
+ */
+extern bool fc_store_open(const char *path, uint32 slots, FcStoreError *error);
+
+/* Is it open, and does it bypass the page cache? */
+extern bool fc_store_direct_io(void);
+
+/* Reads a slot into memory of any alignment. */
+extern FcIo fc_store_read(FcSlotNo slot, char *page);
+
+/*
+ * Writes `n` neighbouring slots, n <= FC_STORE_MAX_RUN, from pages that
+ * begin at FC_IO_ALIGN boundaries.  All or nothing is reported.
+ */
+extern FcIo fc_store_write(FcSlotNo first, char *const *pages, int n);
+
+#endif							/* FC_STORE_H */

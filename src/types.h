@@ -1,0 +1,76 @@
+/*-------------------------------------------------------------------------
+ *
+ * types.h
+ *	  Words every room uses: what a cached page is called and where it lies.
+ *
+ * Only the main fork is ever cached, so a tag has no fork number and fits
+ * into 16 bytes; together with the rest of a directory entry that makes 32.
+ *
+ * Copyright (c) 2026, the pg_flashcache developers
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef FC_TYPES_H
+#define FC_TYPES_H
+
+#include "postgres.h"
+
+#include "storage/block.h"
+
+/* Full identity of a page of a main fork. */
+typedef struct FcTag
+{
+	Oid			spc;			/* tablespace */
+	Oid			db;				/* database, 0 for shared relations */
+	Oid			rel;			/* relation file number */
+	BlockNumber blk;			/* block within the main fork */
+} FcTag;
+
+/* The relation part of a tag. */
+typedef struct FcRel
+{
+	Oid			spc;
+	Oid			db;
+	Oid			rel;
+} FcRel;
+
+/* Number of a slot on flash, counted from 0. */
+typedef uint32 FcSlotNo;
+
+#define FC_NO_SLOT ((FcSlotNo) PG_UINT32_MAX)
+
+/* More slots than this cannot be numbered; 16 TB of 8 kB pages. */
+#define FC_MAX_SLOTS ((uint32) 0x7fffffff)
+
+/* A cache smaller than this is a typing error rather than a cache. */
+#define FC_MIN_SLOTS 64
+
+/* What the cache is doing; the word DBAs see is in fc_state_name(). */
+typedef enum FcState
+{
+	FC_STATE_DETACHED,			/* no way into this server: reason says why */
+	FC_STATE_DISABLED,			/* size 0, or enabled = off */
+	FC_STATE_STARTING,			/* attached, the writer has not tested it yet */
+	FC_STATE_ACTIVE,
+	FC_STATE_OFF,				/* switched itself off: reason says why */
+} FcState;
+
+/* Room for the reason of a state, and for the name of a file within it. */
+#define FC_REASON_LEN 256
+#define FC_HINT_LEN 256
+
+static inline bool
+fc_tag_equal(const FcTag *a, const FcTag *b)
+{
+	return a->blk == b->blk && a->rel == b->rel && a->db == b->db && a->spc == b->spc;
+}
+
+static inline FcRel
+fc_tag_rel(const FcTag *tag)
+{
+	FcRel		rel = {tag->spc, tag->db, tag->rel};
+
+	return rel;
+}
+
+#endif							/* FC_TYPES_H */
