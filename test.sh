@@ -1,0 +1,305 @@
+#!/usr/bin/env bash
+# Installs what the tests need, builds the extension with -Werror, and runs all tests.
+#
+# usage: ./test.sh [--keep] [STAGE...]   all stages, or those named
+#        ./test.sh --list                names the stages
+#
+# Works on a bare Debian 12 as root or with sudo; with everything installed nobody needs to be root. Nothing of the
+# machine's PostgreSQL is touched: the extension goes into a private copy of it (test/lib/private-server.sh) below
+# TMPDIR, with everything else that the tests write, and all of it is removed at the end, also after an interruption.
+# --keep leaves it. What a stage printed is in build/test-logs/, and the files of a failed stage are beside it.
+#
+# The last line is `N passed, N failed`. The exit status is 0 only when something passed and nothing failed.
+set -euo pipefail
+umask 022
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+# shellcheck source=tools/packages.sh
+. "$root/tools/packages.sh"
+# shellcheck source=test/lib/private-server.sh
+. "$root/test/lib/private-server.sh"
+
+stages=(lint build unit regress isolation tap core core-isolation torture-short)
+packages=(bison bzip2 dpkg-dev flex gcc libipc-run-perl make perl postgresql-15 postgresql-server-dev-15 python3
+  shellcheck xz-utils)
+# A guard against a hang, far above what a stage takes; no test passes or fails by its speed.
+longest_stage_s=2400
+
+keep=0
+chosen=()
+for argument in "$@"; do
+  case $argument in
+    --list)
+      printf '%s\n' "${stages[@]}"
+      exit 0
+      ;;
+    --keep) keep=1 ;;
+    *)
+      if ! printf '%s\n' "${stages[@]}" | grep -qxF -- "$argument"; then
+        echo "no such stage: $argument; there are: ${stages[*]}" >&2
+        exit 2
+      fi
+      chosen+=("$argument")
+      ;;
+  esac
+done
+[ ${#chosen[@]} -gt 0 ] || chosen=("${stages[@]}")
+
+fc_need_packages "${packages[@]}"
+
+logs=$root/build/test-logs
+work=$(mktemp -d "${TMPDIR:-/tmp}/fc-test.XXXXXX")
+work=$(cd "$work" && pwd -P)
+tree=$work/tree
+run=$work/run
+stage_group=
+
+end_group() {
+  if [ -n "$1" ]; then
+    kill -TERM -- "-$1" 2>/dev/null || true
+    wait "$1" 2>/dev/null || true
+  fi
+}
+
+# Stops every server that was left behind, then removes everything.
+clean_up() {
+  local pidfile
+  trap - EXIT INT TERM HUP
+  end_group "$guard_group"
+  end_group "$stage_group"
+  while read -r pidfile; do
+    fc_as_postgres "$FC_BINDIR/pg_ctl" --silent --mode=immediate --pgdata="$(dirname "$pidfile")" stop \
+      >/dev/null 2>&1 || true
+  done < <(find "$work" -name postmaster.pid 2>/dev/null)
+  if [ "$keep" -eq 1 ]; then
+    echo "kept: $work"
+  else
+    rm -rf "$work"
+  fi
+}
+trap clean_up EXIT
+trap 'echo "interrupted" >&2; clean_up; exit 130' INT TERM HUP
+
+chmod 755 "$work"
+mkdir -p "$logs" "$run" "$work/tmp"
+chmod 1777 "$work/tmp"
+export TMPDIR=$work/tmp
+export HOME=$run # the user's .psqlrc and .pgpass are no part of the tests
+export LC_ALL=C.UTF-8
+unset PGHOST PGPORT PGUSER PGDATABASE PGDATA PGSERVICE PGOPTIONS
+[ "$(id -u)" -ne 0 ] || chown postgres "$run"
+
+# A server command of a stage: as a user that PostgreSQL accepts, with the private server first in PATH.
+server() {
+  (cd "$run" && fc_as_postgres env PATH="$FC_BINDIR:$PATH" "$@")
+}
+
+# A directory of its own for a stage, owned by the user of the servers.
+stage_directory() {
+  fc_as_postgres mkdir -p "$run/$1"
+  echo "$run/$1"
+}
+
+# lint_check WHAT COMMAND...: one check of the lint stage
+lint_check() {
+  local what=$1
+  shift
+  if "$@"; then
+    lint_passed=$((lint_passed + 1))
+  else
+    lint_failed=$((lint_failed + 1))
+    echo "not ok: $what"
+  fi
+}
+
+stage_lint() {
+  local file
+  lint_passed=0
+  lint_failed=0
+  cd "$root"
+  while read -r file; do
+    lint_check "shellcheck $file" shellcheck --external-sources "$file"
+  done < <(list_files | while read -r file; do
+    head -n 1 "$file" | grep -qE '^#!.*\b(ba)?sh$' && echo "$file"
+  done)
+  while read -r file; do
+    lint_check "python3 $file" python3 -c 'import ast, sys; ast.parse(open(sys.argv[1]).read(), sys.argv[1])' "$file"
+  done < <(list_files | grep '\.py$')
+  while read -r file; do
+    lint_check "perl -c $file" env PERL5LIB="$FC_PGXS_TEST/perl:$root/test/lib" perl -c "$file"
+  done < <(list_files | grep -E '\.(pl|pm)$')
+  lint_check "include graph, self-test" test/lib/check-includes.py --self-test
+  lint_check "include graph" test/lib/check-includes.py src
+  echo "$lint_passed passed, $lint_failed failed"
+}
+
+# The files of the project below the current directory. A tree without git (a release) is taken whole.
+list_files() {
+  if git rev-parse --git-dir >/dev/null 2>&1; then
+    git ls-files --cached --others --exclude-standard | while read -r file; do
+      [ ! -f "$file" ] || echo "$file"
+    done
+  else
+    find . -type f -not -path './build/*'
+  fi
+}
+
+stage_build() {
+  fc_private_build "$root" "$tree"
+  fc_private_install "$tree"
+  cmp "$("${PG_CONFIG:-/usr/lib/postgresql/15/bin/pg_config}" --bindir)/postgres" "$FC_BINDIR/postgres"
+  echo "1 passed, 0 failed"
+}
+
+stage_unit() {
+  make -C "$tree/test/unit" --no-print-directory check
+}
+
+stage_regress() {
+  run_own_suite regress sql .sql
+}
+
+stage_isolation() {
+  run_own_suite isolation specs .spec
+}
+
+# Our own suites run all their tests, in the order of the names.
+run_own_suite() {
+  local suite=$1 folder=$2 suffix=$3 file
+  local -a tests=()
+  for file in "$tree/test/$suite/$folder"/*"$suffix"; do
+    [ ! -f "$file" ] || tests+=("$(basename "$file" "$suffix")")
+  done
+  server "$tree/test/lib/run-regress.sh" "$suite" "$tree/test/$suite" "$(stage_directory "$suite")" "${tests[@]}"
+}
+
+stage_tap() {
+  local directory
+  directory=$(stage_directory tap)
+  local status=0
+  server env TESTDIR="$directory" PG_REGRESS="$FC_PGXS_TEST/regress/pg_regress" PG_TEST_PORT_DIR="$directory/ports" \
+    prove --jobs 2 --timer -I "$FC_PGXS_TEST/perl" -I "$tree/test/lib" "$tree"/test/tap/*.pl 2>&1 |
+    tee "$work/prove" || status=$?
+  local all failed
+  all=$(sed -nE 's/^Files=[0-9]+, Tests=([0-9]+),.*/\1/p' "$work/prove")
+  failed=$(sed -nE 's/.*Tests: [0-9]+ Failed: ([0-9]+)\).*/\1/p' "$work/prove" | paste -sd+)
+  failed=$((${failed:-0}))
+  # A script that died or ran too few tests fails as well, whatever its tests said.
+  [ "$status" -eq 0 ] || [ "$failed" -gt 0 ] || failed=1
+  echo "$((${all:-0} > failed ? ${all:-0} - failed : 0)) passed, $failed failed"
+}
+
+stage_core() {
+  upstream_suite core
+}
+
+stage_core-isolation() {
+  upstream_suite isolation
+}
+
+upstream_suite() {
+  PATH=$FC_BINDIR:$PATH "$tree/test/upstream/prepare.sh" "$work/upstream" "$root/build/upstream"
+  [ "$(id -u)" -ne 0 ] || chown -R postgres "$work/upstream"
+  server "$tree/test/upstream/run.sh" "$1" "$work/upstream" "$(stage_directory "u-$1")"
+}
+
+stage_torture-short() {
+  server "$tree/test/torture/loop.sh" "$(stage_directory torture)"
+}
+
+# What a stage needs that may not be there (yet): such a stage is left out, and says so.
+missing_part() {
+  case $1 in
+    unit | regress | isolation | tap) [ -d "$root/test/$1" ] || echo "test/$1" ;;
+    torture-short) [ -x "$root/test/torture/loop.sh" ] || echo "test/torture/loop.sh" ;;
+  esac
+}
+
+# Keeps what helps to understand a failure; data directories are left out.
+keep_evidence() {
+  local stage=$1 directory
+  for directory in "$run/$stage" "$run/u-${stage#core-}" "$run/${stage%-short}"; do
+    [ -d "$directory" ] || continue
+    mkdir -p "$logs/$stage"
+    (cd "$directory" && find . -type f -size -20M \
+      \( -name '*.diffs' -o -name '*.log' -o -name log -o -name 'console*' -o -name comparison -o -name stats \
+      -o -path '*/results/*' -o -path '*/tmp_check/log/*' \) -not -path '*/data/*' -print0 |
+      tar --null --files-from=- -cf -) | tar -C "$logs/$stage" --no-same-owner -xf -
+  done
+}
+
+passed=0
+failed=0
+summary=()
+
+run_stage() {
+  local stage=$1 began=$SECONDS status=0 counts missing
+  missing=$(missing_part "$stage")
+  if [ -n "$missing" ]; then
+    summary+=("$(printf '%-16s left out: there is no %s' "$stage" "$missing")")
+    echo "${summary[-1]}"
+    return 0
+  fi
+  rm -rf "${logs:?}/$stage" "$logs/$stage.log"
+  printf '%-16s ...\n' "$stage"
+  # In a process group of its own, so that an interruption can end all of it.
+  set -m
+  (
+    set -euo pipefail
+    "stage_$stage"
+  ) >"$logs/$stage.log" 2>&1 </dev/null &
+  stage_group=$!
+  (
+    sleep "$longest_stage_s"
+    kill -TERM -- "-$stage_group"
+  ) >/dev/null 2>&1 &
+  guard_group=$!
+  set +m
+  wait "$stage_group" || status=$?
+  end_group "$guard_group"
+  stage_group=
+  guard_group=
+
+  local stage_passed=0 stage_failed=0
+  counts=$(tail -n 1 "$logs/$stage.log")
+  if [[ $counts =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed$ ]]; then
+    stage_passed=${BASH_REMATCH[1]}
+    stage_failed=${BASH_REMATCH[2]}
+  elif [ "$status" -eq 0 ]; then
+    stage_passed=1 # a suite that doesn't count its tests is one test
+  fi
+  # A stage that broke off, or in which nothing was tested, has failed.
+  if [ "$stage_failed" -eq 0 ] && { [ "$status" -ne 0 ] || [ "$stage_passed" -eq 0 ]; }; then
+    stage_failed=1
+  fi
+  passed=$((passed + stage_passed))
+  failed=$((failed + stage_failed))
+  summary+=("$(printf '%-16s %5d passed, %3d failed, %4d s' "$stage" "$stage_passed" "$stage_failed" $((SECONDS - began)))")
+  echo "${summary[-1]}"
+  if [ "$stage_failed" -gt 0 ]; then
+    keep_evidence "$stage"
+    echo "--- the end of $logs/$stage.log:"
+    tail -n 80 "$logs/$stage.log"
+    echo "---"
+  fi
+}
+
+fc_private_server "$work/pg"
+
+# Everything but lint needs the build.
+if [ "${chosen[*]}" != lint ] && ! printf '%s\n' "${chosen[@]}" | grep -qx build; then
+  chosen=(build "${chosen[@]}")
+fi
+for stage in "${chosen[@]}"; do
+  run_stage "$stage"
+  if [ "$stage" = build ] && [ ! -e "$FC_LIBDIR/pg_flashcache.so" ]; then
+    summary+=("nothing else could run without a build")
+    break
+  fi
+done
+
+echo
+echo "all stages took $SECONDS s"
+printf '%s\n' "${summary[@]}"
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]

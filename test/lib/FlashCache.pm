@@ -1,0 +1,359 @@
+
+# FlashCache - what the TAP tests of pg_flashcache share, on top of PostgreSQL::Test::Cluster
+#
+#   use FlashCache;
+#   my $node = fc_new_node('primary', size => '512kB');
+#   my %moved = fc_delta($node, sub { $node->safe_psql(...) }, 'hits', 'misses');
+#
+# Rules: a helper either reaches the state that it promises or dies; it never sleeps in the hope that something has
+# happened. Where it has to wait it polls for the very condition, with the bound of PG_TEST_TIMEOUT_DEFAULT.
+#
+# Defaults of a node here (all can be overridden by conf): the kernel's page cache is not asked, because the data files
+# of a test are always in it and flash would never be read; every page is admitted; every hit is compared with the
+# disk; autovacuum is off, so that counters move only when the test moves them.
+
+package FlashCache;
+
+use strict;
+use warnings;
+
+use Exporter 'import';
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+our @EXPORT = qw(
+  fc_new_node fc_new_standby fc_conf fc_flash_file fc_create_sql
+  fc_wait_active fc_wait_state fc_stat fc_delta
+  fc_evict fc_evict_all fc_in_buffers fc_in_flash fc_to_flash
+  fc_failpoint fc_failpoint_wait
+  fc_is_clean
+);
+
+# Filler pages for one shared buffer. A page starts with a usage count of at most 5, and each turn of the clock hand
+# lowers it by one; two more turns are for pages that the filler's own index and the catalogs keep warm.
+use constant FILLER_PER_BUFFER => 8;
+
+# One more than any test needs: after so many rounds something is broken, and the test should say so.
+use constant MAX_ROUNDS => 50;
+
+=pod
+
+=item fc_new_node(name, option => value...)
+
+A running cluster with the cache active and the extension created in C<postgres>.
+
+  size        pg_flashcache.size, default '512kB' (64 slots)
+  buffers     shared_buffers, default '1MB' (128 buffers)
+  checksums   data checksums, default on
+  streaming   can have standbys, default off
+  conf        more lines for postgresql.conf
+  start       0: initialised but not started
+  wait        0: started, but not waited for, and the extension is not created
+
+=cut
+
+sub fc_new_node
+{
+	my ($name, %option) = @_;
+	my $node = PostgreSQL::Test::Cluster->new($name);
+
+	$node->init(
+		allows_streaming => $option{streaming} // 0,
+		extra            => ($option{checksums} // 1) ? ['--data-checksums'] : []);
+	$node->append_conf('postgresql.conf', fc_conf($node, %option));
+	return $node if !($option{start} // 1);
+	$node->start;
+	return $node if !($option{wait} // 1);
+	fc_create_sql($node);
+	fc_wait_active($node);
+	return $node;
+}
+
+=pod
+
+=item fc_new_standby(name, primary, option => value...)
+
+A running streaming standby, made from a fresh backup of the primary, with a cache of its own. Options as above.
+
+=cut
+
+sub fc_new_standby
+{
+	my ($name, $primary, %option) = @_;
+	my $node = PostgreSQL::Test::Cluster->new($name);
+
+	$primary->backup($name);
+	$node->init_from_backup($primary, $name, has_streaming => 1);
+	# Comes after the primary's lines, so it wins over them: two servers must not share a cache file.
+	$node->append_conf('postgresql.conf', fc_conf($node, %option));
+	return $node if !($option{start} // 1);
+	$node->start;
+	fc_wait_active($node) if $option{wait} // 1;
+	return $node;
+}
+
+# The settings of fc_new_node as text.
+sub fc_conf
+{
+	my ($node, %option) = @_;
+	my $file    = fc_flash_file($node);
+	my $size    = $option{size}    // '512kB';
+	my $buffers = $option{buffers} // '1MB';
+	my $conf    = $option{conf}    // '';
+
+	return <<"END";
+shared_preload_libraries = 'pg_flashcache'
+pg_flashcache.file = '$file'
+pg_flashcache.size = '$size'
+pg_flashcache.verify = on
+pg_flashcache.os_cache_probe = off
+pg_flashcache.admission = all
+shared_buffers = '$buffers'
+autovacuum = off
+$conf
+END
+}
+
+# Where the cache of a node lies: beside its data directory.
+sub fc_flash_file
+{
+	my ($node) = @_;
+	return $node->basedir . '/flash';
+}
+
+# The extension, and the entry points of the library that are there for tests alone.
+sub fc_create_sql
+{
+	my ($node) = @_;
+	$node->safe_psql(
+		'postgres', q{
+		CREATE EXTENSION IF NOT EXISTS pg_flashcache;
+		CREATE EXTENSION IF NOT EXISTS pg_buffercache;
+		CREATE OR REPLACE FUNCTION fc_failpoint(name text, action text) RETURNS void
+			AS '$libdir/pg_flashcache', 'fc_failpoint_set' LANGUAGE C STRICT;
+		CREATE OR REPLACE FUNCTION fc_failpoint_wait(name text) RETURNS void
+			AS '$libdir/pg_flashcache', 'fc_failpoint_wait' LANGUAGE C STRICT;
+	});
+	return;
+}
+
+# Waits until the cache of a node has left the state 'starting'; dies when it then is not active.
+sub fc_wait_active
+{
+	my ($node) = @_;
+	return fc_wait_state($node, 'active');
+}
+
+sub fc_wait_state
+{
+	my ($node, $state) = @_;
+	$node->poll_query_until('postgres', "SELECT state = '$state' OR "
+		  . "('$state' = 'active' AND state <> 'starting') FROM pg_stat_flashcache")
+	  or die "the cache of " . $node->name . " did not become $state";
+	my %now = fc_stat($node, 'state', 'reason');
+	die "the cache of " . $node->name . " is $now{state}, not $state: $now{reason}"
+	  if $now{state} ne $state;
+	return;
+}
+
+=pod
+
+=item fc_stat(node, name...)
+
+Columns of C<pg_stat_flashcache> as a hash; all of them when none is named. NULL is the empty string.
+
+=cut
+
+sub fc_stat
+{
+	my ($node, @names) = @_;
+
+	@names = split /\n/, $node->safe_psql('postgres',
+		"SELECT attname FROM pg_attribute WHERE attrelid = 'pg_stat_flashcache'::regclass AND attnum > 0 ORDER BY attnum")
+	  if !@names;
+	# One column a line: a reason may hold any separator.
+	my $columns = join ', ', map { qq{('$_', "$_"::text)} } @names;
+	my $rows = $node->safe_psql('postgres',
+		"SELECT name || '=' || coalesce(translate(value, E'\\n', ' '), '') "
+		  . "FROM pg_stat_flashcache, LATERAL (VALUES $columns) AS v(name, value)");
+	return map { split /=/, $_, 2 } split /\n/, $rows;
+}
+
+=pod
+
+=item fc_delta(node, sub, name...)
+
+Runs the sub; returns by how much the named counters have moved.
+
+=cut
+
+sub fc_delta
+{
+	my ($node, $sub, @names) = @_;
+	my %before = fc_stat($node, @names);
+	$sub->();
+	my %after = fc_stat($node, @names);
+	return map { $_ => $after{$_} - $before{$_} } @names;
+}
+
+# How many pages of a relation's main fork are in shared buffers.
+sub fc_in_buffers
+{
+	my ($node, $relation, $database) = @_;
+	return $node->safe_psql($database // 'postgres',
+		"SELECT count(*) FROM pg_buffercache WHERE relfilenode = pg_relation_filenode('$relation') "
+		  . "AND reldatabase = (SELECT oid FROM pg_database WHERE datname = current_database()) "
+		  . "AND relforknumber = 0");
+}
+
+# How many pages of a relation are in flash.
+sub fc_in_flash
+{
+	my ($node, $relation, $database) = @_;
+	return $node->safe_psql($database // 'postgres',
+		"SELECT count(*) FROM pg_flashcache_pages WHERE relfilenode = pg_relation_filenode('$relation') "
+		  . "AND reldatabase = (SELECT oid FROM pg_database WHERE datname = current_database())");
+}
+
+=pod
+
+=item fc_evict_all(node)
+
+Reads so many pages of another table that the clock hand passes every buffer often enough to have evicted it.
+
+The filler is an unlogged table, which is never cached: what was pushed out of shared buffers is not pushed out of flash
+by it. It is read in the order of its index: a sequential scan would use a ring of 32 buffers and evict nothing. On a
+standby, where unlogged tables cannot be read, the filler is the logged table that C<fc_evict_all(primary, logged =E<gt>
+1)> has made; there it does flow through the cache, which must be large enough.
+
+=cut
+
+sub fc_evict_all
+{
+	my ($node, %option) = @_;
+	my $standby = $node->safe_psql('postgres', 'SELECT pg_is_in_recovery()') eq 't';
+	my $logged  = $option{logged} || $standby;
+	my $table   = $logged ? 'fc_filler_logged' : 'fc_filler';
+	my $kind    = $logged ? '' : 'UNLOGGED';
+
+	# One row a page. A crash leaves an unlogged table empty, hence made anew.
+	my $pages = FILLER_PER_BUFFER * $node->safe_psql('postgres',
+		"SELECT setting::int FROM pg_settings WHERE name = 'shared_buffers'");
+	my $ready = $node->safe_psql('postgres',
+		"SELECT CASE WHEN to_regclass('$table') IS NULL THEN 0 ELSE pg_relation_size('$table') / 8192 END");
+	if ($ready < $pages)
+	{
+		die "make the filler on the primary first: fc_evict_all(primary, logged => 1)" if $standby;
+		$node->safe_psql(
+			'postgres', qq{
+			DROP TABLE IF EXISTS $table;
+			CREATE $kind TABLE $table (id int PRIMARY KEY, pad text);
+			ALTER TABLE $table ALTER pad SET STORAGE PLAIN;
+			INSERT INTO $table SELECT n, repeat('x', 5000) FROM generate_series(1, $pages) n;
+			CHECKPOINT;
+		});
+	}
+	my $read = $node->safe_psql(
+		'postgres', qq{
+		SET enable_seqscan = off;
+		SET enable_bitmapscan = off;
+		SET max_parallel_workers_per_gather = 0;
+		SELECT count(pad) FROM $table WHERE id > 0;
+	});
+	die "read $read pages of $table instead of $pages" if $read < $pages;
+	return;
+}
+
+# Evicts until no page of the relation is left in shared buffers.
+sub fc_evict
+{
+	my ($node, $relation, $database) = @_;
+	for (1 .. MAX_ROUNDS)
+	{
+		return if fc_in_buffers($node, $relation, $database) == 0;
+		fc_evict_all($node);
+	}
+	die "$relation is still in shared buffers";
+}
+
+=pod
+
+=item fc_to_flash(node, relation [, database])
+
+Brings every page of the relation into flash and none into shared buffers. Returns the number of pages.
+
+The writer may lose a candidate to the clock hand, so the relation is read and evicted again until all are there. Hint
+bits are set and dirty pages written before, so that later reads leave the pages alone. A standby needs pg_prewarm
+created on the primary.
+
+=cut
+
+sub fc_to_flash
+{
+	my ($node, $relation, $database) = @_;
+	$database //= 'postgres';
+	my $pages = $node->safe_psql($database,
+		"SELECT pg_relation_size('$relation') / current_setting('block_size')::int");
+
+	if ($node->safe_psql($database, 'SELECT pg_is_in_recovery()') eq 'f')
+	{
+		$node->safe_psql($database, 'CREATE EXTENSION IF NOT EXISTS pg_prewarm');
+		# Sets hint bits; an index cannot be selected from and has none.
+		$node->safe_psql($database,
+			"SELECT relkind = 'i' FROM pg_class WHERE oid = '$relation'::regclass") eq 't'
+		  or $node->safe_psql($database, "SELECT count(*) FROM $relation");
+	}
+	for (1 .. MAX_ROUNDS)
+	{
+		my $flash = fc_in_flash($node, $relation, $database);
+		return $pages if $flash == $pages && fc_in_buffers($node, $relation, $database) == 0;
+
+		# In mode 'buffer' every page gets an ordinary buffer, of tables and indexes alike.
+		$node->safe_psql($database, "SELECT pg_prewarm('$relation', 'buffer')");
+		$node->safe_psql($database, 'CHECKPOINT');
+		fc_evict($node, $relation, $database);
+	}
+	die "only " . fc_in_flash($node, $relation, $database) . " of $pages pages of $relation came into flash";
+}
+
+# Sets a pause point: action 'pause', 'error' or 'off'.
+sub fc_failpoint
+{
+	my ($node, $name, $action) = @_;
+	$node->safe_psql('postgres', "SELECT fc_failpoint('$name', '$action')");
+	return;
+}
+
+# Returns when some process has reached the pause point and waits there.
+sub fc_failpoint_wait
+{
+	my ($node, $name) = @_;
+	$node->safe_psql('postgres', "SELECT fc_failpoint_wait('$name')",
+		timeout => $PostgreSQL::Test::Utils::timeout_default);
+	return;
+}
+
+=pod
+
+=item fc_is_clean(node [, name])
+
+One test: the cache is active, no hit ever differed from the disk, and the log holds no warning of the cache, no PANIC
+and no crash.
+
+=cut
+
+sub fc_is_clean
+{
+	my ($node, $name) = @_;
+	my @counters = qw(verify_failures checksum_failures read_errors write_errors slots_retired);
+	my %now      = fc_stat($node, 'state', @counters);
+	my @lines    = grep { /PANIC:|was terminated by signal|WARNING:.*(flash|cache)/i }
+	  split /\n/, slurp_file($node->logfile);
+	my %clean = (state => 'active', map { $_ => 0 } @counters);
+
+	return is_deeply([ \%now, \@lines ], [ \%clean, [] ],
+		$name // 'the cache of ' . $node->name . ' is active and nothing went wrong');
+}
+
+1;

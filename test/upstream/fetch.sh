@@ -1,0 +1,118 @@
+#!/usr/bin/env bash
+# Sourced: PostgreSQL's own source package, for its test suites.
+#
+#   fc_upstream_fetch CACHE         downloads the source package into CACHE; prints the path of its .dsc file
+#   fc_upstream_unpack DSC DIR      leaves src/test/regress and src/test/isolation of that package in DIR
+#
+# Debian's binary packages bring pg_regress and isolationtester but not the tests. The source package has them, signed
+# by the same archive that the server came from. Most machines have no deb-src lines, and the administrator's apt
+# sources are not ours to change: apt gets a private configuration whose source lines are made from the machine's own.
+#
+# The tests should be those of the very version that is installed. A fresh security upload may be listed before its
+# tarball can be downloaded; then the newest older version of the same major serves, because behaviour within a major
+# hardly changes and both arms of the comparison run the same tests.
+#
+# CACHE keeps one download for each installed version, so a second run needs no network.
+
+# The version of the source package that the installed server was built from.
+fc_upstream_installed() {
+  dpkg-query -W -f='${source:Version}\n' postgresql-15
+}
+
+# Writes the machine's own apt sources into PARTS, as sources of source packages.
+fc_upstream_sources() {
+  local parts=$1 file name
+  for file in /etc/apt/sources.list /etc/apt/sources.list.d/*.list /etc/apt/sources.list.d/*.sources; do
+    [ -r "$file" ] || continue
+    name=${file##*/}
+    case $file in
+      *.sources) sed -E 's/^[Tt]ypes:.*/Types: deb-src/' "$file" >"$parts/$name" ;;
+      *) # cdrom lines would ask for a disc
+        { grep -E '^[[:space:]]*deb[[:space:]]' "$file" | grep -v 'cdrom:' |
+          sed -E 's/^[[:space:]]*deb[[:space:]]/deb-src /' || true; } >"$parts/$name.list" ;;
+    esac
+  done
+}
+
+# Versions to try, best first: the installed one, then older ones from new to old, then newer ones.
+fc_upstream_candidates() {
+  local installed=$1 version
+  local -a older=() newer=()
+  while read -r version; do
+    [ "$version" = "$installed" ] && continue
+    if dpkg --compare-versions "$version" lt "$installed"; then
+      older+=("$version")
+    else
+      newer+=("$version")
+    fi
+  done
+  echo "$installed"
+  { [ ${#older[@]} -eq 0 ] || printf '%s\n' "${older[@]}"; } | sort -V -r
+  { [ ${#newer[@]} -eq 0 ] || printf '%s\n' "${newer[@]}"; } | sort -V
+}
+
+fc_upstream_fetch() {
+  local cache=$1
+  local installed place apt version
+  local -a found
+  installed=$(fc_upstream_installed)
+  place=$cache/for-$installed
+  found=("$place"/*.dsc)
+  if [ -e "${found[0]}" ]; then
+    echo "${found[0]}"
+    return 0
+  fi
+
+  apt=$(mktemp -d) # under TMPDIR, which the caller removes
+  mkdir -p "$apt/parts" "$apt/lists/partial" "$apt/cache/archives/partial" "$apt/download"
+  fc_upstream_sources "$apt/parts"
+  cat >"$apt/apt.conf" <<END
+Dir::Etc::sourcelist "/dev/null";
+Dir::Etc::sourceparts "$apt/parts";
+Dir::State::lists "$apt/lists";
+Dir::Cache "$apt/cache";
+APT::Sandbox::User "root";
+END
+  echo "downloading the source package of postgresql-15 $installed for its test suites" >&2
+  # One third-party source without source packages must not stop us: what counts is whether the package is found.
+  apt-get -c "$apt/apt.conf" -qq update >"$apt/log" 2>&1 || true
+  local -a candidates
+  mapfile -t candidates < <(apt-cache -c "$apt/apt.conf" showsrc --only-source postgresql-15 2>>"$apt/log" |
+    sed -n 's/^Version: //p' | sort -u | fc_upstream_candidates "$installed")
+  for version in "${candidates[@]}"; do
+    if (cd "$apt/download" && apt-get -c "$apt/apt.conf" -qq source --download-only \
+      "postgresql-15=$version") >>"$apt/log" 2>&1; then
+      # Moved in one step: a download that is cut short leaves nothing that looks complete.
+      mkdir -p "$cache"
+      rm -rf "$place"
+      mv "$apt/download" "$place"
+      rm -rf "$apt"
+      found=("$place"/*.dsc)
+      [ "$version" = "$installed" ] || echo "source package $installed is not to be had; using $version" >&2
+      echo "${found[0]}"
+      return 0
+    fi
+    rm -rf "$apt/download"
+    mkdir "$apt/download"
+  done
+  cat "$apt/log" >&2
+  rm -rf "$apt"
+  echo "the source package of postgresql-15 could not be downloaded (tried: ${candidates[*]})" >&2
+  return 1
+}
+
+fc_upstream_unpack() {
+  local dsc=$1 target=$2
+  local scratch
+  scratch=$(mktemp -d)
+  # The whole package is unpacked, in a few seconds, so that Debian's patches apply; only the tests are kept.
+  if ! dpkg-source --no-copy -x "$dsc" "$scratch/source" >"$scratch/log" 2>&1; then
+    cat "$scratch/log" >&2
+    rm -rf "$scratch"
+    echo "could not unpack $dsc" >&2
+    return 1
+  fi
+  mkdir -p "$target/src/test"
+  mv "$scratch/source/src/test/regress" "$scratch/source/src/test/isolation" "$target/src/test/"
+  rm -rf "$scratch"
+}

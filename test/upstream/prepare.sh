@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# Makes PostgreSQL's own test suites ready to run: usage: prepare.sh TESTS CACHE
+#
+#   TESTS   gets src/test/regress and src/test/isolation of upstream, with the C helpers of the regression suite built
+#   CACHE   keeps the downloaded source package
+#
+# The helpers are built against the pg_config that is first in PATH. TESTS that exist already are left as they are.
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+# shellcheck source=test/upstream/fetch.sh
+. "$here/fetch.sh"
+
+tests=$1
+cache=$2
+[ ! -e "$tests/ready" ] || exit 0
+
+dsc=$(fc_upstream_fetch "$cache")
+rm -rf "$tests"
+fc_upstream_unpack "$dsc" "$tests"
+echo "PostgreSQL's own suites from $(basename "$dsc" .dsc); installed is $(fc_upstream_installed)"
+
+# regress.so is not part of the binary packages; refint and autoinc are: those of the installed server are what counts.
+regress=$tests/src/test/regress
+mkdir "$tests/build"
+cp "$regress/regress.c" "$tests/build/"
+cat >"$tests/build/Makefile" <<'END'
+MODULES = regress
+PG_CONFIG = pg_config
+PGXS := $(shell $(PG_CONFIG) --pgxs)
+include $(PGXS)
+END
+make -C "$tests/build" --silent with_llvm=no
+cp "$tests/build/regress.so" "$regress/"
+for module in refint autoinc; do
+  ln -sf "$(pg_config --pkglibdir)/$module.so" "$regress/$module.so"
+done
+touch "$tests/ready"
