@@ -1,0 +1,346 @@
+#!/usr/bin/env bash
+# Sourced by demo.sh and bench/: private PostgreSQL 15 clusters on the lab's slow disk, and how to be rid of them.
+#
+#   lab_open PREFIX                makes the folder everything goes into; traps signals and the exit, see lab_close
+#   lab_disk SIZE_MB [plain]       the slow disk (or none); LAB_DISK says which: model, preload, plain
+#   lab_model fast|slow            suspends or resumes the slow disk's delays
+#   lab_build                      builds the extension and stages it in the folder: the system's PostgreSQL stays as it is
+#   lab_init NAME; lab_clone NAME NEW          a new cluster; a copy of a stopped one
+#   lab_start NAME [-m LIMIT_MB] [SETTING=VALUE...]; lab_stop NAME
+#   lab_flash NAME MB              LAB_FLASH: the settings that load the cache with a flash file of that size
+#   lab_extension NAME DB          its views and functions; lab_wait_active NAME DB: until the cache takes part
+#   lab_psql NAME ARG...; lab_sql NAME DB SQL  (a value, unaligned)
+#   lab_load NAME DB SCALE         a pgbench database, vacuumed and checkpointed
+#   lab_drop_cache NAME            the kernel forgets the cluster's files
+#   lab_run COMMAND...             a long step that a signal ends at once
+#   lab_close                      stops, unmounts and removes everything; done by the traps
+#
+# Servers listen on a unix socket in the folder only, and run as fc_as_postgres decides. Nothing outside the
+# folder changes, the mounts, loop device and memory group that lab_close takes away again aside.
+# Bash 5, `set -euo pipefail`.
+
+LAB_ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
+# shellcheck source=SCRIPTDIR/../tools/packages.sh disable=SC1091
+. "$LAB_ROOT/tools/packages.sh"
+
+LAB_BIN=/usr/lib/postgresql/15/bin
+LAB_SPINDLES=4
+LAB_READ_US=4000
+LAB_WRITE_US=4000
+LAB_MB_PER_S=200
+
+LAB_DIR=''
+LAB_DISK=''
+LAB_FILES='' # where the clusters are
+LAB_KEEP=no
+LAB_JOB=''
+LAB_LIMIT='' # what the last lab_start with -m got: "300 MB (cgroup v1)", or "none"
+LAB_FLASH=()
+declare -A LAB_SERVER=() LAB_PORT=()
+PATH=$PATH:/usr/sbin:/sbin # losetup and friends are not in everybody's path on Debian
+
+lab_die() {
+  echo "error: $*" >&2
+  exit 1
+}
+
+# Root, or a sudo that does not keep a script waiting for a password.
+lab_has_root() {
+  [ "$(id -u)" -eq 0 ] || { command -v sudo >/dev/null && sudo -n true 2>/dev/null; }
+}
+
+# What the lab itself needs; without root nothing can be mounted, so FUSE is not asked for.
+lab_packages() {
+  local -a more=()
+  ! lab_has_root || more=(fuse3 libfuse3-dev pkg-config e2fsprogs mount)
+  fc_need_packages postgresql-15 postgresql-server-dev-15 make gcc libc6-dev "${more[@]}"
+}
+
+lab_open() {
+  # a background step is not stopped by Ctrl-C itself: the shell is, at once, and lab_close stops the step
+  trap 'exit 130' INT
+  trap 'exit 143' TERM
+  trap 'exit 129' HUP
+  trap lab_close EXIT
+  LAB_DIR=$(mktemp -d "$1.XXXXXX")
+  LAB_DIR=$(cd "$LAB_DIR" && pwd -P) # no symbolic link on the way: the cache refuses one
+  chmod 755 "$LAB_DIR"
+  [ ${#LAB_DIR} -le 80 ] || lab_die "$LAB_DIR is too long for the name of a socket: choose a shorter folder"
+  fc_as_postgres test -x "$LAB_DIR" || lab_die "the user postgres cannot reach $LAB_DIR: choose another folder"
+  mkdir -m 700 "$LAB_DIR/socket" "$LAB_DIR/flash"
+  mkdir "$LAB_DIR/log"
+  lab_give "$LAB_DIR/socket" "$LAB_DIR/flash"
+}
+
+# Hands a path to the user the server runs as.
+lab_give() {
+  local owner
+  owner=$(fc_as_postgres id -un):$(fc_as_postgres id -gn)
+  if [ "$(stat -c %U:%G "$@" | sort -u)" != "$owner" ]; then fc_root chown "$owner" "$@"; fi
+}
+
+# The step runs in a process group of its own: `wait` returns when a signal comes, and lab_close can stop
+# whatever the step has started.
+lab_run() {
+  local status=0
+  set -m
+  "$@" </dev/null &
+  LAB_JOB=$!
+  set +m
+  wait "$LAB_JOB" || status=$?
+  LAB_JOB=
+  return "$status"
+}
+
+lab_close() {
+  local status=$? name
+  trap '' INT TERM HUP # a second Ctrl-C must not leave a mount behind
+  trap - EXIT
+  set +e
+  [ -n "$LAB_DIR" ] || exit "$status"
+  if [ -n "$LAB_JOB" ]; then
+    kill -TERM -- "-$LAB_JOB" 2>/dev/null
+    wait "$LAB_JOB" 2>/dev/null
+  fi
+  lab_model fast 2>/dev/null
+  for name in "${!LAB_SERVER[@]}"; do
+    lab_stop "$name" "$([ "$LAB_KEEP" = yes ] && echo fast || echo immediate)"
+  done
+  if [ -d "$LAB_DIR/disk" ]; then fc_root bash "$LAB_ROOT/lab/slowdisk.sh" down "$LAB_DIR/disk"; fi
+  if [ "$LAB_KEEP" = yes ]; then
+    echo "kept: $LAB_DIR"
+  else
+    cd / && fc_root rm -rf --one-file-system "$LAB_DIR"
+  fi
+  exit "$status"
+}
+
+# --- the slow disk ---------------------------------------------------------------------------------------
+
+lab_disk() {
+  local size_mb=$1 rc=0
+  LAB_DISK=plain
+  LAB_FILES=$LAB_DIR/files
+  if [ "${2-}" != plain ]; then
+    LAB_DISK=preload
+    if lab_has_root; then
+      fc_root bash "$LAB_ROOT/lab/slowdisk.sh" up "$LAB_DIR/disk" "$size_mb" \
+        "$LAB_SPINDLES" "$LAB_READ_US" "$LAB_WRITE_US" "$LAB_MB_PER_S" >"$LAB_DIR/log/disk" || rc=$?
+      case $rc in
+        0) LAB_DISK=model LAB_FILES=$LAB_DIR/disk/mnt ;;
+        3) ;; # it said why
+        *) lab_die "the slow disk could not be set up" ;;
+      esac
+    fi
+  fi
+  if [ "$LAB_DISK" = preload ]; then
+    cc -O2 -shared -fPIC -o "$LAB_DIR/slowread.so" "$LAB_ROOT/lab/slowread.c" -ldl
+    truncate -s 4096 "$LAB_DIR/slowread.control"
+    chmod 666 "$LAB_DIR/slowread.control"
+  fi
+  mkdir -p "$LAB_FILES"
+  lab_give "$LAB_FILES"
+  lab_model fast
+}
+
+lab_disk_words() {
+  case $LAB_DISK in
+    model) echo "$LAB_SPINDLES spindles x $((LAB_READ_US / 1000)) ms, $LAB_MB_PER_S MB/s each: an ext4 file system over FUSE" ;;
+    preload) echo "$LAB_SPINDLES spindles x $((LAB_READ_US / 1000)) ms, by delaying pread(): a fallback, nothing can be mounted here" ;;
+    plain) echo "the machine's own disk, not slowed down" ;;
+  esac
+}
+
+lab_model() {
+  case $LAB_DISK in
+    model) fc_root bash "$LAB_ROOT/lab/slowdisk.sh" "$1" "$LAB_DIR/disk" ;;
+    preload) printf '%d' "$([ "$1" = slow ] && echo 1 || echo 0)" |
+      dd of="$LAB_DIR/slowread.control" bs=1 count=1 conv=notrunc status=none ;;
+  esac
+}
+
+# Reads that reached the slow disk so far (on a plain disk there is nothing to ask: 0).
+lab_disk_reads() {
+  case $LAB_DISK in
+    model) bash "$LAB_ROOT/lab/slowdisk.sh" reads "$LAB_DIR/disk" ;;
+    preload) od -An -t u8 -j 8 -N 8 "$LAB_DIR/slowread.control" | tr -d ' ' ;;
+    plain) echo 0 ;;
+  esac
+}
+
+# --- the extension ---------------------------------------------------------------------------------------
+
+# A copy is built, so that nothing of another user or compiler is left in the source tree, and staged with
+# DESTDIR. CREATE EXTENSION looks into the system's folder only (until PostgreSQL 18), so the extension's own
+# script is made to name the staged library and run by psql.
+lab_build() {
+  local make_log=$LAB_DIR/log/make scripts
+  [ -f "$LAB_ROOT/Makefile" ] || { echo "there is no Makefile in $LAB_ROOT" >&2; return 1; }
+  mkdir -p "$LAB_DIR/build" "$LAB_DIR/stage"
+  tar -C "$LAB_ROOT" --exclude=./.git --exclude='*.o' --exclude='*.so' --exclude='*.bc' --exclude=./results \
+    --exclude=./tmp_check --exclude=./build -cf - . | tar -C "$LAB_DIR/build" -xf - --no-same-owner
+  if ! make -C "$LAB_DIR/build" PG_CONFIG="$LAB_BIN/pg_config" with_llvm=no install DESTDIR="$LAB_DIR/stage" >"$make_log" 2>&1; then
+    cat "$make_log" >&2
+    return 1
+  fi
+  scripts=$LAB_DIR/stage$("$LAB_BIN/pg_config" --sharedir)/extension
+  sed -e '/^\\echo .*\\quit/d' -e "s#MODULE_PATHNAME#$(lab_stage_lib)/pg_flashcache#g" -e 's/@extschema@/public/g' \
+    "$scripts"/pg_flashcache--1.0.sql >"$LAB_DIR/pg_flashcache.sql"
+}
+
+lab_stage_lib() { echo "$LAB_DIR/stage$("$LAB_BIN/pg_config" --pkglibdir)"; }
+
+lab_flash() {
+  LAB_FLASH=("dynamic_library_path='$(lab_stage_lib):\$libdir'" "shared_preload_libraries='pg_flashcache'"
+    "pg_flashcache.file='$LAB_DIR/flash/$1'" "pg_flashcache.size='$2MB'")
+  # the fallback charges a page in the kernel's page cache like one on the disk: it must not be preferred then
+  [ "$LAB_DISK" != preload ] || LAB_FLASH+=("pg_flashcache.os_cache_probe=off")
+}
+
+lab_extension() {
+  lab_psql "$1" -d "$2" -q -v ON_ERROR_STOP=1 -f "$LAB_DIR/pg_flashcache.sql"
+}
+
+lab_wait_active() {
+  local i state=
+  for ((i = 0; i < 300; i++)); do
+    state=$(lab_sql "$1" "$2" 'SELECT state FROM pg_stat_flashcache')
+    case $state in
+      active) return 0 ;;
+      starting) sleep 0.1 ;;
+      *) break ;;
+    esac
+  done
+  echo "the cache did not start: $state, $(lab_sql "$1" "$2" 'SELECT reason FROM pg_stat_flashcache')" >&2
+  grep -A3 flashcache "$LAB_DIR/log/$1" >&2 || true
+  return 1
+}
+
+# --- clusters --------------------------------------------------------------------------------------------
+
+lab_init() {
+  fc_as_postgres "$LAB_BIN/initdb" -D "$LAB_FILES/$1" -U postgres --auth=trust --locale=C.UTF-8 --encoding=UTF8 --no-sync \
+    >"$LAB_DIR/log/initdb" 2>&1 || { cat "$LAB_DIR/log/initdb" >&2; return 1; }
+  echo "include 'lab.conf'" | fc_as_postgres tee -a "$LAB_FILES/$1/postgresql.conf" >/dev/null
+}
+
+lab_clone() {
+  [ -z "${LAB_SERVER[$1]-}" ] || lab_die "stop $1 before it is copied"
+  fc_as_postgres cp -a "$LAB_FILES/$1" "$LAB_FILES/$2"
+}
+
+# The defaults make runs repeatable: no autovacuum, checkpoint or bgwriter in the middle of one, no JIT.
+lab_start() {
+  local name=$1 limit='' port pid i setting
+  shift
+  if [ "${1-}" = -m ]; then
+    limit=$2
+    shift 2
+  fi
+  [ -z "${LAB_SERVER[$name]-}" ] || lab_die "$name is running"
+  port=${LAB_PORT[$name]-$((5432 + ${#LAB_PORT[@]}))} # the name of the socket: there is no TCP
+  LAB_PORT[$name]=$port
+  {
+    printf '%s\n' "listen_addresses = ''" "unix_socket_directories = '$LAB_DIR/socket'" "port = $port" \
+      "max_wal_size = '4GB'" "checkpoint_timeout = '1h'" "wal_level = minimal" "max_wal_senders = 0" \
+      "autovacuum = off" "jit = off" "max_connections = 60" "huge_pages = off" "logging_collector = off" \
+      "max_parallel_workers_per_gather = 0"
+    for setting; do echo "${setting%%=*} = ${setting#*=}"; done
+  } | fc_as_postgres tee "$LAB_FILES/$name/lab.conf" >/dev/null
+  LAB_LIMIT=none
+  if [ -n "$limit" ] && lab_has_root; then
+    LAB_LIMIT=$(fc_root bash "$LAB_ROOT/lab/cgroup.sh" make "$LAB_DIR/cgroup.$name" "$limit" 2>"$LAB_DIR/log/cgroup") || {
+      cat "$LAB_DIR/log/cgroup" >&2
+      LAB_LIMIT=none
+    }
+  fi
+  local -a preload=()
+  if [ "$LAB_DISK" = preload ]; then
+    preload=("LD_PRELOAD=$LAB_DIR/slowread.so" "SLOWREAD_CONTROL=$LAB_DIR/slowread.control"
+      "SLOWREAD_DIR=$LAB_FILES/$name/base/" "SLOWREAD_SPINDLES=$LAB_SPINDLES" "SLOWREAD_READ_US=$LAB_READ_US"
+      "SLOWREAD_MB_PER_S=$LAB_MB_PER_S")
+  fi
+  rm -f "$LAB_DIR/socket/$name.pid"
+  (
+    [ "$LAB_LIMIT" = none ] || fc_root bash "$LAB_ROOT/lab/cgroup.sh" enter "$LAB_DIR/cgroup.$name" "$BASHPID"
+    # the process id is on record before the server is: there is no moment at which lab_close could miss it
+    # shellcheck disable=SC2016
+    fc_as_postgres env "${preload[@]}" sh -c 'echo $$ >"$1"; shift; exec "$@"' sh "$LAB_DIR/socket/$name.pid" \
+      "$LAB_BIN/postgres" -D "$LAB_FILES/$name"
+  ) >>"$LAB_DIR/log/$name" 2>&1 </dev/null &
+  LAB_SERVER[$name]=$!
+  pid=$!
+  for ((i = 0; i < 600; i++)); do
+    "$LAB_BIN/pg_isready" -q -h "$LAB_DIR/socket" -p "$port" -U postgres && return 0
+    kill -0 "$pid" 2>/dev/null || break
+    sleep 0.1
+  done
+  tail -n 20 "$LAB_DIR/log/$name" >&2
+  echo "the server did not start" >&2
+  return 1
+}
+
+lab_stop() {
+  local name=$1 mode=${2:-fast} job=${LAB_SERVER[$1]-} pid signal wait_s
+  [ -n "$job" ] || return 0
+  pid=$(cat "$LAB_DIR/socket/$name.pid" 2>/dev/null) || true
+  [ -n "$pid" ] || { kill "$job" 2>/dev/null || true; }
+  for signal in INT QUIT KILL; do
+    [ "$signal" != INT ] || [ "$mode" = fast ] || continue
+    wait_s=$([ "$signal" = INT ] && echo 60 || echo 10)
+    [ -z "$pid" ] || kill -s "$signal" "$pid" 2>/dev/null || break
+    lab_await_exit "$pid" "$wait_s" && break
+  done
+  wait "$job" 2>/dev/null || true
+  unset "LAB_SERVER[$name]"
+  if [ -d "$LAB_DIR/cgroup.$name" ]; then fc_root bash "$LAB_ROOT/lab/cgroup.sh" drop "$LAB_DIR/cgroup.$name" || true; fi
+}
+
+lab_await_exit() {
+  local i
+  for ((i = 0; i < $2 * 20; i++)); do
+    [ -n "$1" ] && [ -d "/proc/$1" ] || return 0
+    sleep 0.05
+  done
+  return 1
+}
+
+lab_psql() {
+  local name=$1
+  shift
+  "$LAB_BIN/psql" -X -h "$LAB_DIR/socket" -p "${LAB_PORT[$name]}" -U postgres "$@"
+}
+
+lab_sql() {
+  lab_psql "$1" -d "$2" -Atq -F ' ' -v ON_ERROR_STOP=1 -c "$3"
+}
+
+lab_pgbench() {
+  local name=$1
+  shift
+  "$LAB_BIN/pgbench" -h "$LAB_DIR/socket" -p "${LAB_PORT[$name]}" -U postgres "$@"
+}
+
+lab_load() {
+  local name=$1 db=$2 scale=$3
+  lab_sql "$name" postgres "CREATE DATABASE $db"
+  lab_pgbench "$name" -i -q -s "$scale" "$db" >"$LAB_DIR/log/load" 2>&1 || { cat "$LAB_DIR/log/load" >&2; return 1; }
+  lab_sql "$name" "$db" CHECKPOINT
+}
+
+# Page by page the kernel keeps what it likes; a clean file as a whole it forgets when asked. Works without root.
+lab_drop_cache() {
+  sync -f "$LAB_FILES"
+  # shellcheck disable=SC2016
+  fc_as_postgres find "$LAB_FILES/$1/base" "$LAB_FILES/$1/global" -type f -size +7k \
+    -exec sh -c 'for f; do dd if="$f" iflag=nocache count=0 status=none || exit; done' sh {} +
+}
+
+# --- load and figures ------------------------------------------------------------------------------------
+
+# Transactions, average and 95th percentile of the latency in ms, from pgbench's logs of single transactions.
+lab_latency() {
+  cat "$1".* | awk '{ print $3 }' | sort -n | awk '
+    { t[NR] = $1; sum += $1 }
+    END { if (NR) printf "%d %.3f %.3f\n", NR, sum / NR / 1000, t[int((NR * 95 + 99) / 100)] / 1000; else print "0 0 0" }'
+}
