@@ -58,7 +58,7 @@ fc_cache_fill_start(void)
 	for (int i = 0; i < BATCH; i++)
 		pages[i] = memory + i * BLCKSZ;
 	nstaged = 0;
-	fc_cache_purge();
+	fc_directory_reclaim();
 }
 
 void

@@ -632,6 +632,14 @@ fc_directory_sweep(FcSlotNo from, uint32 count)
 }
 
 void
+fc_directory_reclaim(void)
+{
+	for (FcSlotNo slot = 0; slot < dir->slots; slot++)
+		if (word_state(pg_atomic_read_u32(&entries[slot].word)) == SLOT_RESERVED)
+			fc_directory_release(slot);
+}
+
+void
 fc_directory_purge(void)
 {
 	for (FcSlotNo slot = 0; slot < dir->slots; slot++)

@@ -135,6 +135,9 @@ extern FcSlotNo fc_directory_sweep(FcSlotNo from, uint32 count);
 /* True once after each bump of a relation or database: a sweep would find something. */
 extern bool fc_directory_sweep_wanted(void);
 
+/* Frees slots that a writer which died had reserved. */
+extern void fc_directory_reclaim(void);
+
 /* Forgets everything, retired slots included. */
 extern void fc_directory_purge(void);
 

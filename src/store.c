@@ -417,6 +417,24 @@ follow(void)
 	return true;
 }
 
+bool
+fc_store_adopt(FcStoreError *error)
+{
+	struct stat st;
+
+	if (!follow() || fstat(my_fd, &st) != 0)
+		return fail(error, "Check that the flash device is there and mounted.",
+					"could not open \"%s\": %m", shared->path);
+	if (st.st_dev == held_dev && st.st_ino == held_ino)
+		return true;
+	if (flock(my_fd, LOCK_EX | LOCK_NB) != 0)
+		return fail(error, "Give every server a file of its own.",
+					"\"%s\" is in use by another server", shared->path);
+	held_dev = st.st_dev;
+	held_ino = st.st_ino;
+	return true;
+}
+
 /* ---- reading and writing ---- */
 
 static FcIo

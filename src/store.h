@@ -49,6 +49,12 @@ extern void fc_store_shmem_init(void);
  */
 extern bool fc_store_open(const char *path, uint32 slots, FcStoreError *error);
 
+/*
+ * For a writer that replaces one that died: makes sure that this process, or
+ * the postmaster, holds the lock of the device as opened last.
+ */
+extern bool fc_store_adopt(FcStoreError *error);
+
 /* Is it open, and does it bypass the page cache? */
 extern bool fc_store_direct_io(void);
 

@@ -55,6 +55,7 @@ typedef struct WriterShared
 	pg_atomic_uint32 asked;		/* requests to enable */
 	pg_atomic_uint32 answered;
 	ConditionVariable answer;
+	bool		tested;			/* the self-test has passed */
 } WriterShared;
 
 static WriterShared *shared = NULL;
@@ -81,6 +82,7 @@ fc_writer_shmem_init(void)
 	pg_atomic_init_u32(&shared->asked, 0);
 	pg_atomic_init_u32(&shared->answered, 0);
 	ConditionVariableInit(&shared->answer);
+	shared->tested = false;
 }
 
 /* ---- state ---- */
@@ -155,21 +157,35 @@ static void
 start(FcSelfTest self_test)
 {
 	char		reason[FC_REASON_LEN];
+	FcStoreError error;
 
 	fc_cache_fill_start();
-	if (fc_cache_state() == FC_STATE_DETACHED)
-		return;
-	if (!self_test(reason, sizeof(reason)))
+	if (!shared->tested && !self_test(reason, sizeof(reason)))
 	{
-		fc_cache_set_state(FC_STATE_DETACHED, reason, "Please report the exact version of your server.");
+		fc_cache_set_state(FC_STATE_DETACHED, reason,
+						   "Please report the exact version of your server.");
 		return;
 	}
-	if (fc_cache_state() == FC_STATE_STARTING || fc_cache_state() == FC_STATE_ACTIVE)
+	shared->tested = true;
+	switch (fc_cache_state())
 	{
-		if (fc_setting_enabled)
-			activate();
-		else
-			fc_cache_set_state(FC_STATE_DISABLED, "pg_flashcache.enabled is off", "");
+		case FC_STATE_STARTING:
+			if (fc_setting_enabled)
+				activate();
+			else
+				fc_cache_set_state(FC_STATE_DISABLED, "pg_flashcache.enabled is off", "");
+			break;
+
+		case FC_STATE_ACTIVE:
+			/* a writer before this one has died; what it published is good */
+			if (!fc_store_adopt(&error))
+				fc_cache_set_state(FC_STATE_OFF, error.message, error.hint);
+			break;
+
+		case FC_STATE_DETACHED:
+		case FC_STATE_DISABLED:
+		case FC_STATE_OFF:
+			break;
 	}
 }
 
@@ -273,6 +289,9 @@ fc_writer_run(FcSelfTest self_test)
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	pqsignal(SIGTERM, die);
 	BackgroundWorkerUnblockSignals();
+
+	/* to no database; makes it visible in pg_stat_activity */
+	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
 
 	on_shmem_exit(on_exit_writer, (Datum) 0);
 	start(self_test);
