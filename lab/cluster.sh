@@ -57,7 +57,9 @@ lab_packages() {
 }
 
 lab_open() {
-  # a background step is not stopped by Ctrl-C itself: the shell is, at once, and lab_close stops the step
+  # a background step is not stopped by Ctrl-C itself: the shell is, at once, and lab_close stops the step;
+  # SIGPIPE comes when the output goes to a pager that was left
+  trap 'exit 141' PIPE
   trap 'exit 130' INT
   trap 'exit 143' TERM
   trap 'exit 129' HUP
@@ -74,9 +76,11 @@ lab_open() {
 
 # Hands a path to the user the server runs as.
 lab_give() {
-  local owner
-  owner=$(fc_as_postgres id -un):$(fc_as_postgres id -gn)
-  if [ "$(stat -c %U:%G "$@" | sort -u)" != "$owner" ]; then fc_root chown "$owner" "$@"; fi
+  if [ "$UID" -eq 0 ]; then
+    chown postgres: "$@"
+  elif [ ! -O "$1" ]; then
+    fc_root chown "$UID:" "$@"
+  fi
 }
 
 # The step runs in a process group of its own: `wait` returns when a signal comes, and lab_close can stop
@@ -94,7 +98,7 @@ lab_run() {
 
 lab_close() {
   local status=$? name
-  trap '' INT TERM HUP # a second Ctrl-C must not leave a mount behind
+  trap '' INT TERM HUP PIPE # a second Ctrl-C must not leave a mount behind
   trap - EXIT
   set +e
   [ -n "$LAB_DIR" ] || exit "$status"
@@ -110,7 +114,8 @@ lab_close() {
   if [ "$LAB_KEEP" = yes ]; then
     echo "kept: $LAB_DIR"
   else
-    cd / && fc_root rm -rf --one-file-system "$LAB_DIR"
+    cd / || true
+    rm -rf --one-file-system "$LAB_DIR" 2>/dev/null || fc_root rm -rf --one-file-system "$LAB_DIR"
   fi
   exit "$status"
 }
