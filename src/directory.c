@@ -90,7 +90,7 @@ relation_epochs_for(uint32 slots)
 {
 	uint32		n = MIN_RELATION_EPOCHS;
 
-	while (n < slots / 8 && n < MAX_RELATION_EPOCHS)
+	while (n * 2 <= slots / 8 && n < MAX_RELATION_EPOCHS)
 		n *= 2;
 	return n;
 }

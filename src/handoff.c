@@ -46,13 +46,13 @@ typedef struct Handoff
 
 static Handoff *ring = NULL;
 
-/* One page for each 4096 slots: 2 bytes a slot. */
+/* At most one page for each 4096 slots: 2 bytes a slot. */
 static uint32
 cells_for(uint32 slots)
 {
 	uint32		n = MIN_CELLS;
 
-	while (n < slots / 4096 && n < MAX_CELLS)
+	while (n * 2 <= slots / 4096 && n < MAX_CELLS)
 		n *= 2;
 	return n;
 }
