@@ -6,8 +6,8 @@
  * A hint may be set on a page in shared buffers without making the page
  * dirty (MarkBufferDirtyHint() during recovery with checksums), so a clean
  * buffer can be ahead of the disk by hints.  These are: tuple status bits,
- * the prune horizon and page flags of a heap page, dead line pointers and
- * the "has garbage" flag of an index page.  WAL consistency checking masks
+ * the prune horizon and page flags of a heap page; dead line pointers, the
+ * "has garbage" flag and the vacuum cycle id of an index page.  WAL consistency checking masks
  * the same fields (bufmask.c and the rm_mask callbacks); it masks more, since
  * it compares pages that were written at different times.
  *
@@ -81,7 +81,13 @@ mask_index(Page page)
 	else if (page_id(page) == GIST_PAGE_ID && special == MAXALIGN(sizeof(GISTPageOpaqueData)))
 		((GISTPageOpaque) PageGetSpecialPointer(page))->flags &= ~F_HAS_GARBAGE;
 	else if (page_id(page) <= MAX_BT_CYCLE_ID && special == MAXALIGN(sizeof(BTPageOpaqueData)))
-		((BTPageOpaque) PageGetSpecialPointer(page))->btpo_flags &= ~BTP_HAS_GARBAGE;
+	{
+		BTPageOpaque opaque = (BTPageOpaque) PageGetSpecialPointer(page);
+
+		/* VACUUM clears the cycle id as a hint, too */
+		opaque->btpo_flags &= ~BTP_HAS_GARBAGE;
+		opaque->btpo_cycleid = 0;
+	}
 }
 
 static void
