@@ -22,7 +22,6 @@
 #include "settings.h"
 #include "stats.h"
 #include "storage/bufpage.h"
-#include "storage/lwlock.h"
 #include "storage/shmem.h"
 #include "store.h"
 
@@ -76,7 +75,7 @@ fc_cache_shmem_size(uint32 slots)
 }
 
 void
-fc_cache_shmem_init(uint32 slots)
+fc_cache_shmem_init(uint32 slots, Size memory)
 {
 	bool		found;
 
@@ -89,7 +88,7 @@ fc_cache_shmem_init(uint32 slots)
 		pg_atomic_init_u32(&fc_cache->times_ns[i], 0);
 	pg_atomic_init_u32(&fc_cache->verify_logged, 0);
 	SpinLockInit(&fc_cache->lock);
-	fc_cache->memory = fc_cache_shmem_size(slots) + fc_cache_locks() * sizeof(LWLockPadded);
+	fc_cache->memory = memory;
 
 	fc_stats_shmem_init();
 	fc_failpoint_shmem_init();

@@ -29,7 +29,8 @@ extern FcCacheShared *fc_cache;
 extern const char *fc_cache_tranche(void);
 extern int	fc_cache_locks(void);
 extern Size fc_cache_shmem_size(uint32 slots);
-extern void fc_cache_shmem_init(uint32 slots);
+/* `memory`: shared memory of all rooms together, to be reported. */
+extern void fc_cache_shmem_init(uint32 slots, Size memory);
 
 /* Shared memory of all rooms together, bytes. */
 extern Size fc_cache_memory(void);

@@ -40,12 +40,18 @@ static shmem_startup_hook_type next_shmem_startup = NULL;
 FcState		fc_startup_state = FC_STATE_DETACHED;
 char		fc_startup_reason[FC_REASON_LEN] = "pg_flashcache is not in shared_preload_libraries";
 
+static Size
+shmem_size(void)
+{
+	return add_size(fc_cache_shmem_size(fc_setting_size), fc_writer_shmem_size());
+}
+
 static void
 fc_shmem_request(void)
 {
 	if (next_shmem_request)
 		next_shmem_request();
-	RequestAddinShmemSpace(add_size(fc_cache_shmem_size(fc_setting_size), fc_writer_shmem_size()));
+	RequestAddinShmemSpace(shmem_size());
 	RequestNamedLWLockTranche(fc_cache_tranche(), fc_cache_locks());
 }
 
@@ -58,7 +64,8 @@ fc_shmem_startup(void)
 		next_shmem_startup();
 
 	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
-	fc_cache_shmem_init(fc_setting_size);
+	fc_cache_shmem_init(fc_setting_size,
+						shmem_size() + fc_cache_locks() * sizeof(LWLockPadded));
 	fc_writer_shmem_init();
 	LWLockRelease(AddinShmemInitLock);
 
