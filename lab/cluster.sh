@@ -1,19 +1,22 @@
 #!/usr/bin/env bash
 # Sourced by demo.sh and bench/: private PostgreSQL 15 clusters on the lab's slow disk, and how to be rid of them.
 #
-#   lab_open PREFIX                makes the folder everything goes into; traps signals and the exit, see lab_close
+#   lab_open PREFIX                makes the folder everything goes into; traps signals and the exit, see lab_remove
 #   lab_disk SIZE_MB [plain]       the slow disk (or none); LAB_DISK says which: model, preload, plain
 #   lab_model fast|slow            suspends or resumes the slow disk's delays
 #   lab_build                      builds the extension and stages it in the folder: the system's PostgreSQL stays as it is
 #   lab_init NAME; lab_clone NAME NEW          a new cluster; a copy of a stopped one
 #   lab_start NAME [-m LIMIT_MB] [SETTING=VALUE...]; lab_stop NAME
-#   lab_flash NAME MB              LAB_FLASH: the settings that load the cache with a flash file of that size
+#   lab_flash NAME SIZE            LAB_FLASH: the settings that load the cache with a flash file of that size
 #   lab_extension NAME DB          its views and functions; lab_wait_active NAME DB: until the cache takes part
 #   lab_psql NAME ARG...; lab_sql NAME DB SQL  (a value, unaligned)
 #   lab_load NAME DB SCALE         a pgbench database, vacuumed and checkpointed
 #   lab_drop_cache NAME            the kernel forgets the cluster's files
+#   lab_warm NAME DB MAX_S STEP COMMAND...     repeats a load until the hit ratio grows by less than STEP tenths
+#                                  of a point, at most MAX_S seconds; one line after each repetition
+#   lab_latency PREFIX             transactions, average and 95th percentile in ms, from pgbench's logs
 #   lab_run COMMAND...             a long step that a signal ends at once
-#   lab_close                      stops, unmounts and removes everything; done by the traps
+#   lab_remove                     stops, unmounts and removes everything; the traps do it too
 #
 # Servers listen on a unix socket in the folder only, and run as fc_as_postgres decides. Nothing outside the
 # folder changes, the mounts, loop device and memory group that lab_close takes away again aside.
@@ -96,15 +99,13 @@ lab_run() {
   return "$status"
 }
 
-lab_close() {
-  local status=$? name
-  trap '' INT TERM HUP PIPE # a second Ctrl-C must not leave a mount behind
-  trap - EXIT
-  set +e
-  [ -n "$LAB_DIR" ] || exit "$status"
+# The step that a signal interrupted first: it may be using what is taken away next.
+lab_remove() {
+  local name
   if [ -n "$LAB_JOB" ]; then
     kill -TERM -- "-$LAB_JOB" 2>/dev/null
     wait "$LAB_JOB" 2>/dev/null
+    LAB_JOB=''
   fi
   lab_model fast 2>/dev/null
   for name in "${!LAB_SERVER[@]}"; do
@@ -117,6 +118,16 @@ lab_close() {
     cd / || true
     rm -rf --one-file-system "$LAB_DIR" 2>/dev/null || fc_root rm -rf --one-file-system "$LAB_DIR"
   fi
+  LAB_DIR=''
+  LAB_DISK=''
+}
+
+lab_close() {
+  local status=$?
+  trap '' INT TERM HUP PIPE # a second Ctrl-C must not leave a mount behind
+  trap - EXIT
+  set +e
+  [ -z "$LAB_DIR" ] || lab_remove
   exit "$status"
 }
 
@@ -197,7 +208,7 @@ lab_stage_lib() { echo "$LAB_DIR/stage$("$LAB_BIN/pg_config" --pkglibdir)"; }
 
 lab_flash() {
   LAB_FLASH=("dynamic_library_path='$(lab_stage_lib):\$libdir'" "shared_preload_libraries='pg_flashcache'"
-    "pg_flashcache.file='$LAB_DIR/flash/$1'" "pg_flashcache.size='$2MB'")
+    "pg_flashcache.file='$LAB_DIR/flash/$1'" "pg_flashcache.size='$2'")
   # the fallback charges a page in the kernel's page cache like one on the disk: it must not be preferred then
   [ "$LAB_DISK" != preload ] || LAB_FLASH+=("pg_flashcache.os_cache_probe=off")
 }
@@ -343,7 +354,23 @@ lab_drop_cache() {
 
 # --- load and figures ------------------------------------------------------------------------------------
 
-# Transactions, average and 95th percentile of the latency in ms, from pgbench's logs of single transactions.
+# At the disk's full speed the cache fills in a minute rather than in hours; the load is the one that is measured.
+lab_warm() {
+  local name=$1 db=$2 until=$((SECONDS + $3)) step=$4 hits misses used slots ratio last=-1 hits0 misses0
+  shift 4
+  read -r hits0 misses0 < <(lab_sql "$name" "$db" 'SELECT hits, misses FROM pg_stat_flashcache')
+  while [ $SECONDS -lt $until ]; do
+    lab_run "$@"
+    read -r hits misses used slots < <(lab_sql "$name" "$db" 'SELECT hits, misses, used, slots FROM pg_stat_flashcache')
+    ratio=$((1000 * (hits - hits0) / (hits - hits0 + misses - misses0 + 1)))
+    hits0=$hits misses0=$misses
+    echo "        $((100 * used / slots))% of the flash used, $((ratio / 10)).$((ratio % 10))% hits"
+    # until it is 80% full it takes everything: no plateau before that
+    [ $((ratio - last)) -ge "$step" ] || [ $((10 * used)) -lt $((8 * slots)) ] || break
+    last=$ratio
+  done
+}
+
 lab_latency() {
   cat "$1".* | awk '{ print $3 }' | sort -n | awk '
     { t[NR] = $1; sum += $1 }

@@ -1,0 +1,89 @@
+#!/usr/bin/env bash
+# Measures what pg_flashcache promises, each figure as a ratio of arms that are run in turns.
+#
+#   bench/bench.sh FIGURE... [--reps N] [--seconds N] [--scale N] [--dir DIR] [--out FILE] [--keep] [--stock]
+#   bench/bench.sh all
+#
+#   latency    average latency without / with flash of 1/3 and 47% of a 3 GB database   (lab disk)
+#   hits       random page reads, all flash hits / fio on the same file
+#   resident   pgbench -S, everything in shared_buffers, loaded / not loaded
+#   misses     nothing but misses, loaded / not loaded                                  (page cache, lab disk)
+#   scan       sequential scan, half of the table in flash, loaded / not loaded         (lab disk)
+#   capture    clean evictions captured / evictions, at 10,000 a second
+#   writes     flash page writes / buffer-pool misses, admission auto and all
+#   memory     shared memory per slot
+#
+#   --reps N       repetitions of every arm; medians are printed (default: 3, resident and misses 5)
+#   --seconds N    length of one measurement (each figure has its default)
+#   --scale N      size of the pgbench database, where there is one (for trying the harness)
+#   --dir DIR      make the temporary folder in DIR (default: ${TMPDIR:-/tmp}); up to 12 GB
+#   --out FILE     JSON lines go here (default: results/bench-DATE.jsonl)
+#   --keep         leave the temporary folder behind
+#   --stock        only the arms without the extension (for trying the harness)
+#
+# docs/bench.md says how to read it. Goals are printed beside the figures; nothing passes or fails.
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
+# shellcheck source=SCRIPTDIR/../lab/cluster.sh disable=SC1091
+. "$here/../lab/cluster.sh"
+# shellcheck source=SCRIPTDIR/lib/record.sh disable=SC1091
+. "$here/lib/record.sh"
+# shellcheck source=SCRIPTDIR/lib/common.sh disable=SC1091
+. "$here/lib/common.sh"
+
+FIGURES=(latency hits resident misses scan capture writes memory)
+
+usage() {
+  sed -n '2,26s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
+}
+
+# Read by the figures.
+BENCH_REPS='' # empty: what the figure finds right
+BENCH_SECONDS=''
+BENCH_SCALE=''
+BENCH_STOCK=no
+
+dir=${TMPDIR:-/tmp}
+figures=()
+while [ $# -gt 0 ]; do
+  case $1 in
+    --reps | --seconds | --scale)
+      [[ ${2-} =~ ^[1-9][0-9]{0,5}$ ]] || lab_die "$1 takes a number"
+      printf -v "BENCH_$(tr a-z- A-Z_ <<<"${1#--}")" %s "$2"
+      shift 2
+      ;;
+    --dir) dir=${2:?--dir takes a folder}; shift 2 ;;
+    --out) BENCH_OUT=${2:?--out takes a file}; shift 2 ;;
+    --keep) LAB_KEEP=yes; shift ;;
+    --stock) BENCH_STOCK=yes; shift ;;
+    -h | --help) usage; exit ;;
+    all) figures=("${FIGURES[@]}"); shift ;;
+    *)
+      [[ " ${FIGURES[*]} " == *" $1 "* ]] || { usage >&2; exit 2; }
+      figures+=("$1")
+      shift
+      ;;
+  esac
+done
+[ ${#figures[@]} -gt 0 ] || { usage >&2; exit 2; }
+[ -d "$dir" ] || lab_die "$dir is not a folder"
+
+BENCH_OUT=${BENCH_OUT:-$LAB_ROOT/results/bench-$(date +%Y%m%d-%H%M%S).jsonl}
+mkdir -p "$(dirname "$BENCH_OUT")"
+BENCH_OUT=$(realpath "$BENCH_OUT")
+
+lab_packages
+fc_need_packages fio
+for figure in "${figures[@]}"; do
+  # shellcheck source=/dev/null
+  . "$here/lib/$figure.sh"
+  lab_open "$dir/pg_flashcache_bench"
+  BENCH_VALUES=$LAB_DIR/values
+  : >"$BENCH_VALUES"
+  [ "$BENCH_STOCK" = yes ] || lab_run lab_build || lab_die "the extension could not be built (--stock runs the arms that do without)"
+  bench_conditions "$figure"
+  "figure_$figure"
+  lab_remove
+done
+echo "recorded in $BENCH_OUT"

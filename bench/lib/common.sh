@@ -1,0 +1,121 @@
+#!/usr/bin/env bash
+# Sourced by bench.sh: what several figures need.
+
+# The line that belongs in front of figures: what they were measured on.
+bench_conditions() {
+  local commit
+  commit=$(git -C "$LAB_ROOT" describe --always --dirty 2>/dev/null) || commit=unknown
+  bench_json "conditions=$1" "date=$(date -u +%Y-%m-%dT%H:%M:%SZ)" "commit=$commit" "kernel=$(uname -r)" "cpus=$(nproc)" \
+    "cpu=$(awk -F': ' '/^model name/ { print $2; exit }' /proc/cpuinfo)" \
+    "memory_mb=$(awk '/^MemTotal/ { printf "%d", $2 / 1024 }' /proc/meminfo)" \
+    "server=$("$LAB_BIN/postgres" --version | awk '{ print "PostgreSQL", $3 }')" \
+    "load=$(cut -d' ' -f1 /proc/loadavg)" "folder=$(df --output=fstype "$LAB_DIR" | tail -n 1)" >>"$BENCH_OUT"
+  echo
+  echo "== $1 =="
+}
+
+bench_say() { printf '  [%3d:%02d] %s\n' $((SECONDS / 60)) $((SECONDS % 60)) "$*"; }
+
+bench_reps() { echo "${BENCH_REPS:-$1}"; }
+bench_seconds() { echo "${BENCH_SECONDS:-$1}"; }
+bench_scale() { echo "${BENCH_SCALE:-$1}"; }
+
+# Puts the arms into the order of a repetition: each takes each place, so that no arm is always the first.
+bench_rotate() {
+  local rep=$1 i n
+  shift
+  n=$#
+  for ((i = 0; i < n; i++)); do
+    local at=$(((rep + i) % n + 1))
+    echo "${!at}"
+  done
+}
+
+# A server with the cache, cold and in a new file: bench_start_flash NAME DB SIZE [-m LIMIT_MB] SETTING...
+bench_start_flash() {
+  local name=$1 db=$2
+  local -a limit=()
+  lab_flash "$name" "$3"
+  shift 3
+  if [ "${1-}" = -m ]; then
+    limit=(-m "$2")
+    shift 2
+  fi
+  fc_as_postgres rm -f "$LAB_DIR/flash/$name"
+  # a setting that is named twice holds as it is named last
+  lab_start "$name" "${limit[@]}" "${LAB_FLASH[@]}" "$@"
+  [ -n "$(lab_sql "$name" "$db" "SELECT to_regclass('pg_stat_flashcache')")" ] || lab_extension "$name" "$db"
+  lab_wait_active "$name" "$db"
+}
+
+# What the view has counted: "name value" pairs, to be subtracted by bench_delta.
+bench_counters() {
+  lab_sql "$1" "$2" "SELECT key, value FROM pg_stat_flashcache s, jsonb_each_text(to_jsonb(s)) WHERE value ~ '^[0-9]+\$'"
+}
+
+# bench_delta BEFORE AFTER NAME: files with bench_counters in them
+bench_delta() {
+  awk -v name="$3" '$1 == name { v[FILENAME] = $2 } END { printf "%d\n", v[ARGV[2]] - v[ARGV[1]] }' "$1" "$2"
+}
+
+# hits / (hits + misses) between two files of counters, four decimals.
+bench_hit_ratio() {
+  awk -v h="$(bench_delta "$1" "$2" hits)" -v m="$(bench_delta "$1" "$2" misses)" \
+    'BEGIN { printf "%.4f\n", h + m ? h / (h + m) : 0 }'
+}
+
+# Transactions a second of one pgbench run, and its average latency in ms.
+bench_pgbench() {
+  local name=$1 out=$LAB_DIR/log/pgbench
+  shift
+  lab_run lab_pgbench "$name" -n "$@" >"$out" 2>&1 || { cat "$out" >&2; return 1; }
+  awk '/^tps = / { tps = $3 } /^latency average = / { ms = $4 } END { printf "%.1f %.4f\n", tps, ms }' "$out"
+}
+
+# Buffer-pool misses as the server counts them, which does without the extension. The count of a session
+# arrives when it ends.
+bench_blocks_read() {
+  lab_sql "$1" "$2" "SELECT blks_read FROM pg_stat_database WHERE datname = current_database()"
+}
+
+# A table of one row a page, and with it a way to read any page through the buffer manager at the price of
+# about a microsecond: a join with row addresses, which is a nested loop over TID scans. (pg_prewarm(), a
+# page a call, costs four times that; get_raw_page() copies the page as well.)
+bench_pages() {
+  local name=$1 db=$2 pages=$3
+  lab_psql "$name" -d "$db" -q -v ON_ERROR_STOP=1 -f - <<X
+    CREATE TABLE pages (id int, filler text);
+    ALTER TABLE pages ALTER filler SET STORAGE PLAIN;
+    INSERT INTO pages SELECT i, repeat('x', 7900) FROM generate_series(0, $pages - 1) i;
+    VACUUM (FREEZE, ANALYZE) pages;
+    CHECKPOINT;
+X
+}
+
+# Two or more servers run side by side, idle but for the one under load; slices of a few seconds go round them
+# in an order that alternates. bench_round FIGURE REP SLICES SECONDS SERVERS -- PGBENCH-ARGS: records the
+# transactions a second of each server over all its slices.
+bench_round() {
+  local figure=$1 rep=$2 slices=$3 seconds=$4 i server tps
+  local -a servers=() order
+  local -A sum=()
+  shift 4
+  while [ "$1" != -- ]; do
+    servers+=("$1")
+    shift
+  done
+  shift
+  for ((i = 0; i < slices; i++)); do
+    mapfile -t order < <(bench_rotate $((rep + i)) "${servers[@]}")
+    for server in "${order[@]}"; do
+      read -r tps _ < <(bench_pgbench "$server" -T "$seconds" "$@")
+      sum[$server]="${sum[$server]-} $tps"
+    done
+  done
+  for server in "${servers[@]}"; do
+    bench_record "$figure" "$server" "$rep" "tps=$(tr ' ' '\n' <<<"${sum[$server]}" | sed '/^$/d' | bench_sorted_median)"
+  done
+}
+
+# Ten seconds of a load, for lab_warm.
+bench_warm_slice() { lab_pgbench "$1" -n -T 10 "${@:2}" >/dev/null 2>&1; }

@@ -1,0 +1,76 @@
+#!/usr/bin/env bash
+# What the extension costs where it takes part in every read and never helps. Uniform keys, a buffer pool far
+# smaller than the table, and
+#   pagecache   everything in the kernel's page cache, a read costs some 5 us: the hardest case.
+#               tiny: 64 slots, no page lives to be found again. fills: room for two thirds of the table, every
+#               eviction admitted and written, and no hit, because the page-cache probe finds the page there.
+#   disk        the lab disk, page cache limited, 64 slots.
+
+figure_misses() {
+  local reps seconds scale rep server
+  reps=$(bench_reps 5) seconds=$(bench_seconds 5) scale=$(bench_scale 60)
+  local buffers=64MB limit=200
+  local -a servers=(without tiny fills)
+  [ "$BENCH_STOCK" = no ] || servers=(without)
+  lab_disk $((scale * 15 * 7 / 2 + 2000))
+  bench_say "disk: $(lab_disk_words)"
+  lab_init without
+  lab_start without shared_buffers=256MB fsync=off
+  lab_run lab_load without bench "$scale"
+  lab_stop without
+  for server in "${servers[@]:1}"; do lab_clone without "$server"; done
+  local script=$LAB_DIR/uniform.sql
+  # shellcheck disable=SC2016
+  echo '\set aid random(1, 100000 * :scale)
+    SELECT abalance FROM pgbench_accounts WHERE aid = :aid;' >"$script"
+  local -a load=(-M prepared -c 8 -j 2 -s "$scale" -f "$script" bench)
+
+  bench_say "everything in the page cache"
+  for ((rep = 1; rep <= reps; rep++)); do
+    for server in "${servers[@]}"; do
+      misses_start "$server" "$buffers" "$scale"
+      # every page into the page cache; the load that follows fills the cache
+      cat "$LAB_FILES/$server"/base/*/* >/dev/null
+      bench_pgbench "$server" -T 5 "${load[@]}" >/dev/null
+      [ "$server" = without ] || bench_counters "$server" bench >"$LAB_DIR/before.$server"
+    done
+    bench_round misses "$rep" 4 "$seconds" "${servers[@]}" -- "${load[@]}"
+    for server in "${servers[@]}"; do
+      if [ "$server" != without ]; then
+        bench_counters "$server" bench >"$LAB_DIR/after"
+        bench_say "$server: hit ratio $(bench_hit_ratio "$LAB_DIR/before.$server" "$LAB_DIR/after")," \
+          "$(bench_delta "$LAB_DIR/before.$server" "$LAB_DIR/after" inserts) inserts"
+      fi
+      lab_stop "$server"
+    done
+  done
+  bench_table misses tps -- "${servers[@]}"
+
+  bench_say "on the lab disk"
+  servers=("${servers[@]:0:2}")
+  for server in "${servers[@]}"; do
+    lab_drop_cache "$server"
+    misses_start "$server" "$buffers" "$scale" -m "$limit"
+    bench_pgbench "$server" -T 10 "${load[@]}" >/dev/null
+  done
+  lab_model slow
+  for ((rep = 1; rep <= reps; rep++)); do
+    bench_round misses_disk "$rep" 1 $((seconds * 3)) "${servers[@]}" -- "${load[@]}"
+  done
+  lab_model fast
+  bench_table misses_disk tps -- "${servers[@]}"
+  [ "$BENCH_STOCK" = no ] || return 0
+  bench_ratio_result misses "page cache, 64 slots, loaded / not loaded" "at least 0.98" tps tiny without
+  bench_ratio_result misses "page cache, fills but no hits, loaded / not loaded" "at least 0.98" tps fills without
+  bench_ratio_result misses_disk "lab disk ($LAB_LIMIT), 64 slots, loaded / not loaded" "at least 0.98" tps tiny without
+}
+
+misses_start() {
+  local server=$1 buffers=$2 scale=$3
+  shift 3
+  case $server in
+    without) lab_start without "$@" "shared_buffers=$buffers" ;;
+    tiny) bench_start_flash tiny bench 512kB "$@" "shared_buffers=$buffers" ;;
+    fills) bench_start_flash fills bench $((scale * 10))MB "$@" "shared_buffers=$buffers" pg_flashcache.admission=all ;;
+  esac
+}
