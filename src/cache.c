@@ -41,6 +41,10 @@
 
 FcCacheShared *fc_cache = NULL;
 
+/* State and reason of a server that has no shared memory of ours. */
+static FcState startup_state = FC_STATE_DETACHED;
+static char startup_reason[FC_REASON_LEN] = "pg_flashcache is not in shared_preload_libraries";
+
 /* This process's view of where reads come from. */
 static FcStreams streams;
 static FcTimes times;
@@ -100,14 +104,23 @@ fc_cache_shmem_init(uint32 slots, Size memory)
 Size
 fc_cache_memory(void)
 {
-	return fc_cache->memory;
+	return fc_cache ? fc_cache->memory : 0;
 }
 
 /* ---- state ---- */
 
+void
+fc_cache_stay_out(FcState state, const char *reason)
+{
+	startup_state = state;
+	strlcpy(startup_reason, reason, sizeof(startup_reason));
+}
+
 FcState
 fc_cache_state(void)
 {
+	if (unlikely(fc_cache == NULL))
+		return startup_state;
 	return (FcState) pg_atomic_read_u32(&fc_cache->state);
 }
 
@@ -133,6 +146,11 @@ fc_state_name(FcState state)
 void
 fc_cache_reason(char *reason, size_t len)
 {
+	if (fc_cache == NULL)
+	{
+		strlcpy(reason, startup_reason, len);
+		return;
+	}
 	SpinLockAcquire(&fc_cache->lock);
 	strlcpy(reason, fc_cache->reason, len);
 	SpinLockRelease(&fc_cache->lock);

@@ -32,10 +32,13 @@ extern Size fc_cache_shmem_size(uint32 slots);
 /* `memory`: shared memory of all rooms together, to be reported. */
 extern void fc_cache_shmem_init(uint32 slots, Size memory);
 
-/* Shared memory of all rooms together, bytes. */
+/* The same, 0 without a cache. */
 extern Size fc_cache_memory(void);
 
 /* ---- state ---- */
+
+/* For start-up: there will be no cache in this run of the server. */
+extern void fc_cache_stay_out(FcState state, const char *reason);
 
 extern FcState fc_cache_state(void);
 extern const char *fc_state_name(FcState state);

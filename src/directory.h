@@ -28,16 +28,6 @@
 
 #include "policy.h"
 
-/*
- * What a fill remembers of the moment before it copied the page: if either
- * number has moved when it publishes, D(p) may have changed meanwhile.
- */
-typedef struct FcGuard
-{
-	uint32		generation;		/* of the page */
-	uint32		epoch;			/* of its relation and database */
-} FcGuard;
-
 /* What a reader takes along from a look-up. */
 typedef struct FcSlotRef
 {

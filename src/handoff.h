@@ -18,7 +18,6 @@
 
 #include "types.h"
 
-#include "directory.h"
 #include "storage/latch.h"
 
 extern Size fc_handoff_shmem_size(uint32 slots);

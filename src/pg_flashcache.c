@@ -17,7 +17,6 @@
 #include "compat.h"
 #include "fmgr.h"
 #include "miscadmin.h"
-#include "pg_flashcache.h"
 #include "postmaster/bgworker.h"
 #include "settings.h"
 #include "storage/ipc.h"
@@ -35,10 +34,6 @@ FC_EXPORT void fc_writer_main(Datum arg);
 
 static shmem_request_hook_type next_shmem_request = NULL;
 static shmem_startup_hook_type next_shmem_startup = NULL;
-
-/* What the state views show where there is no shared memory of ours. */
-FcState		fc_startup_state = FC_STATE_DETACHED;
-char		fc_startup_reason[FC_REASON_LEN] = "pg_flashcache is not in shared_preload_libraries";
 
 static Size
 shmem_size(void)
@@ -87,8 +82,7 @@ fc_shmem_startup(void)
 static void
 stay_out(int elevel, FcState state, const char *reason, const char *hint)
 {
-	fc_startup_state = state;
-	strlcpy(fc_startup_reason, reason, sizeof(fc_startup_reason));
+	fc_cache_stay_out(state, reason);
 	ereport(elevel,
 			(errmsg("pg_flashcache is %s: %s", fc_state_name(state), reason),
 			 hint ? errhint("%s", hint) : 0));

@@ -20,7 +20,6 @@
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
-#include "pg_flashcache.h"
 #include "settings.h"
 #include "stats.h"
 #include "utils/builtins.h"
@@ -44,18 +43,6 @@ PG_FUNCTION_INFO_V1(fc_enable);
 PG_FUNCTION_INFO_V1(fc_reset_stats);
 PG_FUNCTION_INFO_V1(fc_failpoint_set);
 PG_FUNCTION_INFO_V1(fc_failpoint_wait);
-
-static FcState
-current_state(char *reason, size_t len)
-{
-	if (fc_cache == NULL)
-	{
-		strlcpy(reason, fc_startup_reason, len);
-		return fc_startup_state;
-	}
-	fc_cache_reason(reason, len);
-	return fc_cache_state();
-}
 
 /* Row being built: columns in the order of the SQL declaration. */
 typedef struct Row
@@ -114,16 +101,16 @@ fc_stat(PG_FUNCTION_ARGS)
 	char		reason[FC_REASON_LEN];
 	uint64		c[FC_COUNTERS] = {0};
 	TimestampTz reset_at = 0;
-	FcState		state = current_state(reason, sizeof(reason));
 	uint32		slots = fc_directory_slots();
-	Size		memory = fc_cache ? fc_cache_memory() : 0;
+	Size		memory = fc_cache_memory();
 
 	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
 	if (fc_stats)
 		fc_stats_read(c, &reset_at);
+	fc_cache_reason(reason, sizeof(reason));
 
-	add_text(&row, fc_state_name(state));
+	add_text(&row, fc_state_name(fc_cache_state()));
 	add_text(&row, reason[0] ? reason : NULL);
 	add_text(&row, fc_attach_way_name());
 	add_int8(&row, slots);
@@ -186,8 +173,9 @@ Datum
 fc_enable(PG_FUNCTION_ARGS)
 {
 	char		reason[FC_REASON_LEN];
-	FcState		state = current_state(reason, sizeof(reason));
+	FcState		state = fc_cache_state();
 
+	fc_cache_reason(reason, sizeof(reason));
 	if (state == FC_STATE_DETACHED)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -204,8 +192,8 @@ fc_enable(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("the pg_flashcache writer is not running"),
 				 errhint("See the server log; it is started again by itself if max_worker_processes allows.")));
-	state = current_state(reason, sizeof(reason));
-	if (state != FC_STATE_ACTIVE)
+	fc_cache_reason(reason, sizeof(reason));
+	if (fc_cache_state() != FC_STATE_ACTIVE)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("pg_flashcache could not be enabled: %s", reason)));

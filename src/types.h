@@ -34,13 +34,20 @@ typedef struct FcRel
 	Oid			rel;
 } FcRel;
 
+/*
+ * What a fill remembers of the moment before it copied the page: if either
+ * number has moved when it publishes, D(p) may have changed meanwhile.
+ */
+typedef struct FcGuard
+{
+	uint32		generation;		/* of the page */
+	uint32		epoch;			/* of its relation and database */
+} FcGuard;
+
 /* Number of a slot on flash, counted from 0. */
 typedef uint32 FcSlotNo;
 
 #define FC_NO_SLOT ((FcSlotNo) PG_UINT32_MAX)
-
-/* More slots than this cannot be numbered; 16 TB of 8 kB pages. */
-#define FC_MAX_SLOTS ((uint32) 0x7fffffff)
 
 /* A cache smaller than this is a typing error rather than a cache. */
 #define FC_MIN_SLOTS 64

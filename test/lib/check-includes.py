@@ -30,7 +30,7 @@ ROOMS: dict[str, int] = {
     "policy": 1,
     "layout": 1,
     "failpoint": 1,
-    "settings": 1,
+    "settings": 2,
     "types": 0,
     "compat": 0,
 }
