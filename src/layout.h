@@ -20,7 +20,7 @@
 
 #include "types.h"
 
-#define FC_MAGIC			"pg_flashcache\n\032\n"
+#define FC_MAGIC			"pg_flashcache\n\032"	/* with its zero byte, 16 */
 #define FC_LAYOUT_VERSION	1
 #define FC_HEADER_BYTES		65536	/* keeps slots aligned to flash pages */
 #define FC_HEADER_BLOCK		4096
@@ -33,6 +33,8 @@ typedef struct FcHeader
 	uint64		slots;
 	uint32		crc;			/* of everything above */
 } FcHeader;
+
+StaticAssertDecl(sizeof(FC_MAGIC) <= sizeof(((FcHeader *) 0)->magic), "magic does not fit");
 
 static inline off_t
 fc_slot_offset(FcSlotNo slot)

@@ -260,9 +260,12 @@ scan(void)
 	look_again(hand);
 	if (scanned_to < hand)
 	{
-		/* one lap at most was in reach; what was passed unseen is lost */
+		/*
+		 * What was passed unseen is lost, if it was evicted: a hand that only
+		 * lowers usage counts evicts nothing, however far it goes.
+		 */
 		if (last_hand != 0)
-			fc_count_n(FC_SKIP_OVERLOADED, Min(hand - scanned_to, frames));
+			fc_count_n(FC_SKIP_OVERLOADED, Min(hand - scanned_to, allocations));
 		scanned_to = hand;
 	}
 	end = hand + (uint64) window;
