@@ -26,7 +26,7 @@ our @EXPORT = qw(
   fc_new_node fc_new_standby fc_conf fc_flash_file fc_create_sql
   fc_wait_active fc_wait_state fc_stat fc_delta
   fc_evict fc_evict_all fc_in_buffers fc_in_flash fc_to_flash
-  fc_failpoint fc_failpoint_wait
+  fc_control fc_failpoint fc_failpoint_wait
   fc_is_clean
 );
 
@@ -241,7 +241,7 @@ sub fc_evict_all
 	my $pages = FILLER_PER_BUFFER * $node->safe_psql('postgres',
 		"SELECT setting::int FROM pg_settings WHERE name = 'shared_buffers'");
 	my $ready = $node->safe_psql('postgres',
-		"SELECT CASE WHEN to_regclass('$table') IS NULL THEN 0 ELSE pg_relation_size('$table') / 8192 END");
+		"SELECT coalesce(pg_relation_size(to_regclass('$table')) / current_setting('block_size')::int, 0)");
 	if ($ready < $pages)
 	{
 		die "make the filler on the primary first: fc_evict_all(primary, logged => 1)" if $standby;
@@ -317,21 +317,56 @@ sub fc_to_flash
 	die "only " . fc_in_flash($node, $relation, $database) . " of $pages pages of $relation came into flash";
 }
 
-# Sets a pause point: action 'pause', 'error' or 'off'.
+=pod
+
+=item fc_control(node)
+
+A session for pause points, open and warmed up. A pause point stops whoever comes by: a fresh connection reads catalogs
+and may be the first to be stopped. So open this session, push out what the test wants to be read from flash, and only
+then arm the point through the session. Close it with C<quit>.
+
+=cut
+
+sub fc_control
+{
+	my ($node) = @_;
+	my $session = $node->background_psql('postgres');
+	# EXPLAIN looks everything up and prepares the call, but does not make it.
+	$session->query_safe("EXPLAIN SELECT fc_failpoint('', ''), fc_failpoint_wait('')");
+	return $session;
+}
+
+=pod
+
+=item fc_failpoint(node or control session, point, 'pause' | 'error' | 'off')
+
+=item fc_failpoint_wait(node or control session, point)
+
+Sets a pause point; returns when some process has reached it and waits there.
+
+=cut
+
 sub fc_failpoint
 {
-	my ($node, $name, $action) = @_;
-	$node->safe_psql('postgres', "SELECT fc_failpoint('$name', '$action')");
+	my ($where, $point, $action) = @_;
+	run_in($where, "SELECT fc_failpoint('$point', '$action')");
 	return;
 }
 
-# Returns when some process has reached the pause point and waits there.
 sub fc_failpoint_wait
 {
-	my ($node, $name) = @_;
-	$node->safe_psql('postgres', "SELECT fc_failpoint_wait('$name')",
-		timeout => $PostgreSQL::Test::Utils::timeout_default);
+	my ($where, $point) = @_;
+	run_in($where, "SELECT fc_failpoint_wait('$point')");
 	return;
+}
+
+# A node opens a session of its own for the query.
+sub run_in
+{
+	my ($where, $query) = @_;
+	return $where->isa('PostgreSQL::Test::BackgroundPsql')
+	  ? $where->query_safe($query)
+	  : $where->safe_psql('postgres', $query, timeout => $PostgreSQL::Test::Utils::timeout_default);
 }
 
 =pod
@@ -348,7 +383,7 @@ sub fc_is_clean
 	my ($node, $name) = @_;
 	my @counters = qw(verify_failures checksum_failures read_errors write_errors slots_retired);
 	my %now      = fc_stat($node, 'state', @counters);
-	my @lines    = grep { /PANIC:|was terminated by signal|WARNING:.*(flash|cache)/i }
+	my @lines    = grep { /PANIC:|was terminated by signal|WARNING:.*flash|pg_flashcache: .*differs/i }
 	  split /\n/, slurp_file($node->logfile);
 	my %clean = (state => 'active', map { $_ => 0 } @counters);
 

@@ -88,7 +88,7 @@ start_arm() {
 }
 
 log_is_clean() {
-  ! grep -nE 'PANIC:|was terminated by signal|WARNING:.*(flash|cache)' "$1/log"
+  ! grep -nEi 'PANIC:|was terminated by signal|WARNING:.*flash|pg_flashcache: .*differs' "$1/log"
 }
 
 stats_are_clean() {
