@@ -215,7 +215,11 @@ stream_key(const FcTag *tag)
 static void
 share_times(void)
 {
-	double	   *mine[FC_SHARED_TIMES] = {&times.disk_stream, &times.disk_single, &times.flash};
+	double	   *mine[FC_SHARED_TIMES] = {
+		[FC_TIME_DISK_STREAM] = &times.disk_stream,
+		[FC_TIME_DISK_SINGLE] = &times.disk_single,
+		[FC_TIME_FLASH] = &times.flash,
+	};
 	static uint32 samples = 0;
 
 	if (samples++ % TIMES_SHARED_EVERY != 0)
@@ -504,6 +508,17 @@ fc_cache_invalidate_database(Oid db)
 
 /* ---- eviction of a dirty page ---- */
 
+bool
+fc_cache_worth_filling(void)
+{
+	FcTimes		common = {
+		.disk_single = pg_atomic_read_u32(&fc_cache->times_ns[FC_TIME_DISK_SINGLE]),
+		.flash = pg_atomic_read_u32(&fc_cache->times_ns[FC_TIME_FLASH]),
+	};
+
+	return fc_setting_os_cache_probe == FC_PROBE_OFF || fc_policy_worth_filling(&common);
+}
+
 void
 fc_cache_evicted(const FcTag *tag, uint32 generation, const char *page)
 {
@@ -511,6 +526,11 @@ fc_cache_evicted(const FcTag *tag, uint32 generation, const char *page)
 
 	if (fc_cache_state() != FC_STATE_ACTIVE || !fc_handoff_has_writer())
 		return;
+	if (!fc_cache_worth_filling())
+	{
+		fc_count(FC_SKIP_NOT_USEFUL);
+		return;
+	}
 
 	/*
 	 * E1.  The page's I/O is still ours, so nobody can have truncated or

@@ -117,6 +117,9 @@ typedef enum FcFill
 } FcFill;
 
 extern void fc_cache_fill_start(void);
+
+/* Learns how fast the device answers, on slots that are free. */
+extern void fc_cache_measure_flash(void);
 extern FcFill fc_cache_fill_from_pool(uint32 frame, const FcTag *tag);
 
 /* Takes what was evicted dirty; false if there is nothing. */

@@ -32,6 +32,9 @@
 /* Pages written and published together; 512 kB of the writer's memory. */
 #define BATCH FC_STORE_MAX_RUN
 
+/* Slots read to learn how fast the device is. */
+#define MEASURED 16
+
 /* Slots swept in one go. */
 #define SWEEP_STEP 16384
 
@@ -68,6 +71,43 @@ fc_cache_purge(void)
 	fc_directory_purge();
 }
 
+static int
+compare_times(const void *a, const void *b)
+{
+	uint64		x = *(const uint64 *) a;
+	uint64		y = *(const uint64 *) b;
+
+	return x < y ? -1 : x > y;
+}
+
+void
+fc_cache_measure_flash(void)
+{
+	FcSlotNo	slots[MEASURED];
+	uint64		ns[MEASURED];
+	int			nslots = fc_directory_reserve(MEASURED, slots);
+	int			n = 0;
+
+	memset(pages[0], 0, BLCKSZ);
+	for (int i = 0; i < nslots; i++)
+	{
+		uint64		begin;
+
+		/* a slot never written is answered without asking the device */
+		if (fc_store_write(slots[i], &pages[0], 1) == FC_IO_OK)
+		{
+			begin = fc_now_ns();
+			if (fc_store_read(slots[i], pages[1]) == FC_IO_OK)
+				ns[n++] = fc_now_ns() - begin;
+		}
+		fc_directory_release(slots[i]);
+	}
+	if (n == 0)
+		return;
+	qsort(ns, n, sizeof(ns[0]), compare_times);
+	pg_atomic_write_u32(&fc_cache->times_ns[FC_TIME_FLASH], (uint32) Min(ns[n / 2], PG_UINT32_MAX));
+}
+
 /* May a page be written now?  Counts the reason if not. */
 static bool
 may_fill(void)
@@ -91,6 +131,11 @@ may_fill(void)
 static bool
 is_wanted(const FcTag *tag, uint64 hash)
 {
+	if (!fc_cache_worth_filling())
+	{
+		fc_count(FC_SKIP_NOT_USEFUL);
+		return false;
+	}
 	switch (fc_directory_offer(tag, hash, (FcAdmission) fc_setting_admission))
 	{
 		case FC_OFFER_EXISTS:

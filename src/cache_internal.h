@@ -16,14 +16,21 @@
 #include "port/pg_crc32c.h"
 #include "storage/spin.h"
 
-#define FC_SHARED_TIMES 3
+/* Order of FcCacheShared.times_ns. */
+enum
+{
+	FC_TIME_DISK_STREAM,
+	FC_TIME_DISK_SINGLE,
+	FC_TIME_FLASH,
+	FC_SHARED_TIMES
+};
 
 struct FcCacheShared
 {
 	pg_atomic_uint32 state;		/* FcState */
 	pg_atomic_uint32 filling_stopped;
 	pg_atomic_uint32 probe_interval;
-	pg_atomic_uint32 times_ns[FC_SHARED_TIMES]; /* as in FcTimes */
+	pg_atomic_uint32 times_ns[FC_SHARED_TIMES]; /* means, as in FcTimes */
 	pg_atomic_uint32 verify_logged;
 	Size		memory;
 	slock_t		lock;			/* protects what follows; leaf */
@@ -34,6 +41,9 @@ struct FcCacheShared
 
 /* The store gave up: switches the cache off. */
 extern void fc_cache_device_broken(void);
+
+/* Is a page that leaves the buffer pool worth writing, by what was measured? */
+extern bool fc_cache_worth_filling(void);
 
 /* Ties a page's content to its full tag: a page checksum covers the block number only. */
 static inline uint32

@@ -130,6 +130,13 @@ fc_policy_run_that_pays(const FcTimes *times)
 	return run < FC_STREAM_LENGTH ? FC_STREAM_LENGTH : (uint32_t) run;
 }
 
+bool
+fc_policy_worth_filling(const FcTimes *times)
+{
+	return times->disk_single == 0 || times->flash == 0 ||
+		times->disk_single * 4 >= times->flash;
+}
+
 uint32_t
 fc_policy_probe_interval(uint64_t asked, uint64_t found)
 {

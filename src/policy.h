@@ -125,6 +125,13 @@ fc_policy_mean(double *mean, uint64_t sample_ns)
 		*mean += ((double) sample_ns - *mean) / 64;
 }
 
+/*
+ * Can flash gain anything?  Not while reads "from disk" are answered four
+ * times as fast as flash answers: then the kernel's page cache has what falls
+ * out of the buffer pool.  One real disk read among many raises the mean.
+ */
+extern bool fc_policy_worth_filling(const FcTimes *times);
+
 /* ---- page-cache probe ---- */
 
 #define FC_PROBE_WINDOW 1024	/* answers a verdict is based on */

@@ -104,6 +104,7 @@ static void
 activate(void)
 {
 	fc_cache_purge();
+	fc_cache_measure_flash();
 	fc_cache_set_state(FC_STATE_ACTIVE, "", "");
 	ereport(LOG,
 			(errmsg("pg_flashcache is active: %u slots on \"%s\", %s",
