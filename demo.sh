@@ -125,7 +125,7 @@ What to type next, for Debian's own PostgreSQL 15 cluster "main":
   sudo make install
   sudo tee /etc/postgresql/15/main/conf.d/pg_flashcache.conf <<'EOF'
   shared_preload_libraries = 'pg_flashcache'      # add it to what you have there already
-  pg_flashcache.file = '/mnt/nvme/pg_flashcache'  # on your flash, in a folder the user postgres may write
+  pg_flashcache.file = '/mnt/nvme/pg_flashcache'  # on your flash, in a folder of the user postgres
   pg_flashcache.size = '20GB'                     # 2 to 10 times shared_buffers is usual
   EOF
   sudo systemctl restart postgresql@15-main
