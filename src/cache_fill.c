@@ -164,6 +164,11 @@ is_fit(char *page, BlockNumber blk)
 		fc_count(FC_SKIP_CORRUPT);
 		return false;
 	}
+	if (fc_page_ahead_of_disk(page))
+	{
+		fc_count(FC_SKIP_NOT_CURRENT);
+		return false;
+	}
 	/* the frame's own checksum dates from its last write or earlier */
 	PageSetChecksumInplace((Page) page, blk);
 	return true;

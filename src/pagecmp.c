@@ -43,6 +43,20 @@ fc_page_sane(const char *page)
 		h->pd_special == MAXALIGN(h->pd_special);
 }
 
+/*
+ * SP-GiST initialises a page, finds that its number has the wrong parity for
+ * the purpose, and leaves it initialised without marking the buffer dirty
+ * (allocNewBuffer() in spgutils.c); the disk still has zeros or a deleted
+ * page.  Initialising sets the LSN to 0, and any real change sets another.
+ */
+bool
+fc_page_ahead_of_disk(const char *page)
+{
+	return PageGetSpecialSize((Page) page) == MAXALIGN(sizeof(SpGistPageOpaqueData)) &&
+		page_id((Page) page) == SPGIST_PAGE_ID &&
+		XLogRecPtrIsInvalid(PageGetLSN((Page) page));
+}
+
 static void
 mask_heap_tuples(Page page)
 {

@@ -21,4 +21,10 @@ extern bool fc_pages_equal(const char *a, const char *b, int *where);
 /* Is the header that of an initialised page? */
 extern bool fc_page_sane(const char *page);
 
+/*
+ * May the page in the buffer pool differ from the disk by more than hints
+ * although its buffer is clean?
+ */
+extern bool fc_page_ahead_of_disk(const char *page);
+
 #endif							/* FC_PAGECMP_H */
