@@ -1,0 +1,179 @@
+# FlashCacheServer - servers that differ from the stock one: a patched program, a preloaded library
+#
+#   use FlashCacheServer;
+#   my $install = fc_server_copy();                      # bin of its own, the rest shared
+#   fc_patch_version("$install/bin/postgres", 160000);
+#   my $node = fc_odd_node('name', install => $install, preload => $library);
+#   my @warnings = fc_warnings($node);
+#
+# The patches look for what they change in the program itself, so they work on any minor release, and die if it is not
+# there exactly once.
+
+package FlashCacheServer;
+
+use strict;
+use warnings;
+
+use Exporter 'import';
+use File::Basename;
+use File::Copy;
+use File::Path qw(make_path);
+use FlashCache;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+our @EXPORT = qw(
+  fc_server_copy fc_patch_version fc_patch_table fc_library
+  fc_odd_node fc_start_odd fc_warnings fc_works fc_view
+);
+
+my $source = dirname(__FILE__) . '/../../src';
+
+sub config
+{
+	my ($option) = @_;
+	my ($out) = run_command([ 'pg_config', $option ]);
+	return $out;
+}
+
+# PostgreSQL finds its share and lib directories relative to its own program file. So the programs are copied, the rest
+# is linked, at the same places relative to each other. Returns what Cluster->new calls install_path.
+sub fc_server_copy
+{
+	my %place = map { $_ => config("--$_") } qw(bindir pkglibdir sharedir);
+	my $root   = PostgreSQL::Test::Utils::tempdir_short();
+	my $common = $place{bindir};
+
+	$common = dirname($common) while grep { index($_, "$common/") != 0 } values %place;
+	my %copy = map { $_ => $root . substr($place{$_}, length $common) } keys %place;
+	make_path($copy{bindir}, dirname($copy{sharedir}), dirname($copy{pkglibdir}));
+	foreach my $program (qw(postgres initdb pg_ctl psql pg_config pg_controldata))
+	{
+		copy("$place{bindir}/$program", "$copy{bindir}/$program") or die "copy: $!";
+		chmod 0755, "$copy{bindir}/$program";
+	}
+	symlink $place{sharedir},  $copy{sharedir}  or die "symlink: $!";
+	symlink $place{pkglibdir}, $copy{pkglibdir} or die "symlink: $!";
+	return dirname($copy{bindir});
+}
+
+# Replaces the only occurrence of some bytes in a file.
+sub patch
+{
+	my ($file, $old, $new, $what) = @_;
+	my $bytes = slurp_file($file);
+	my $at    = index($bytes, $old);
+
+	die "$what: not found in $file" if $at < 0;
+	die "$what: found twice in $file" if index($bytes, $old, $at + 1) >= 0;
+	substr($bytes, $at, length $old) = $new;
+	open my $fh, '>:raw', $file or die "$file: $!";
+	print $fh $bytes;
+	close $fh or die "$file: $!";
+	return;
+}
+
+# server_version_num is a setting whose default, minimum and maximum are the same number.
+sub fc_patch_version
+{
+	my ($program, $version) = @_;
+	my ($text) = run_command([ 'pg_config', '--version' ]);
+	my ($major, $minor) = $text =~ /PostgreSQL (\d+)\.(\d+)/ or die "unknown version: $text";
+
+	patch($program, pack('l<3', ($major * 10000 + $minor) x 3), pack('l<3', ($version) x 3), 'server_version_num');
+	return;
+}
+
+# Address of an exported function of the program.
+sub address_of
+{
+	my ($program, $function) = @_;
+	my ($out) = run_command([ 'nm', '-D', '--defined-only', $program ]);
+	my ($address) = $out =~ /^([0-9a-f]+) T $function$/m or die "$function is not exported by $program";
+	return hex $address;
+}
+
+# The entry that should lead to $from leads to $to instead. The table is filled by relocations "base + addend"; that of
+# an entry is the one whose neighbour leads to the function before it.
+sub fc_patch_table
+{
+	my ($program, $before, $from, $to) = @_;
+	my ($out) = run_command([ 'readelf', '-rW', $program ]);
+	my %addend = map { /^([0-9a-f]{16})\s+[0-9a-f]{16}\s+R_\S+_RELATIV\S*\s+([0-9a-f]+)$/ ? (hex $1, hex $2) : () }
+	  split /\n/, $out;
+	my ($want, $old, $new) = map { address_of($program, $_) } ($before, $from, $to);
+	my @at = grep { $addend{$_} == $old && ($addend{ $_ - 8 } // 0) == $want } keys %addend;
+
+	die "found " . @at . " entries of $from after $before" if @at != 1;
+	my ($info) = $out =~ /^0*@{[ sprintf '%x', $at[0] ]}\s+([0-9a-f]{16})\s/m or die 'no relocation';
+	patch($program, pack('Q<3', $at[0], hex $info, $old), pack('Q<3', $at[0], hex $info, $new), "relocation of $from");
+	return;
+}
+
+# Compiles a library from C text and files of the extension's source; returns its path.
+sub fc_library
+{
+	my ($name, $text, @files) = @_;
+	my $dir = PostgreSQL::Test::Utils::tempdir();
+
+	open my $fh, '>', "$dir/$name.c" or die "$name.c: $!";
+	print $fh $text;
+	close $fh;
+	system_or_bail('gcc', '-shared', '-fPIC', '-O1', '-Wall', '-Wextra', '-Werror', '-D_GNU_SOURCE', "-I$source",
+		'-o', "$dir/$name.so", "$dir/$name.c", (map { "$source/$_" } @files), '-ldl');
+	return "$dir/$name.so";
+}
+
+# Like fc_new_node, started but not waited for.
+sub fc_odd_node
+{
+	my ($name, %option) = @_;
+	my $node = PostgreSQL::Test::Cluster->new($name, $option{install} ? (install_path => $option{install}) : ());
+
+	$node->init;
+	$node->append_conf('postgresql.conf', fc_conf($node, %option));
+	fc_start_odd($node, $option{preload});
+	$node->safe_psql('postgres', 'CREATE EXTENSION pg_flashcache');
+	return $node;
+}
+
+# Starts a node with a library preloaded into the server.
+sub fc_start_odd
+{
+	my ($node, $preload) = @_;
+	local $ENV{LD_PRELOAD} = $preload if defined $preload;
+
+	$node->start;
+	return;
+}
+
+# The warnings of the cache in the log, without their prefix.
+sub fc_warnings
+{
+	my ($node, $offset) = @_;
+	return map { s/.*WARNING:\s+//r } grep { /WARNING:.*flash/ } split /\n/, slurp_file($node->logfile, $offset // 0);
+}
+
+# Does the server store and find things?
+sub fc_works
+{
+	my ($node) = @_;
+	return $node->safe_psql(
+		'postgres', q{
+		DROP TABLE IF EXISTS works;
+		CREATE TABLE works AS SELECT n, repeat('x', 1000) AS pad FROM generate_series(1, 2000) n;
+		CREATE INDEX ON works (n);
+		CHECKPOINT;
+		SELECT count(*), sum(n) FROM works WHERE n > 0;
+	}) eq '2000|2001000';
+}
+
+# state|reason|attached_by
+sub fc_view
+{
+	my ($node) = @_;
+	return $node->safe_psql('postgres', 'SELECT state, reason, attached_by FROM pg_stat_flashcache');
+}
+
+1;

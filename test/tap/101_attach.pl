@@ -1,0 +1,210 @@
+# The ways into the server, and what happens where there is none: PostgreSQL runs normally, exactly one WARNING names the
+# reason, the view shows it. (More than one matching table cannot be made in the real program; see test/unit.)
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../lib";
+use FlashCache;
+use FlashCacheServer;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+sub is_detached
+{
+	my ($node, $reason, $what) = @_;
+	my @warnings = fc_warnings($node);
+
+	is(fc_view($node), "detached|$reason|", "$what: the view says so");
+	is_deeply(\@warnings, ["pg_flashcache is detached: $reason"], "$what: one warning");
+	ok(fc_works($node), "$what: the server works");
+	my ($rc, undef, $stderr) = $node->psql('postgres', 'SELECT pg_flashcache_enable()');
+	is($rc, 3, "$what: cannot be enabled");
+	like($stderr, qr/ERROR:  pg_flashcache is detached: \Q$reason\E\nHINT:  This can only change with a restart/,
+		"$what: enable says why");
+	$node->stop;
+	return;
+}
+
+# Interception, on the stock server.
+{
+	my $node = fc_odd_node('stock');
+
+	fc_wait_active($node);
+	is(fc_view($node), 'active||interception', 'stock server: intercepted');
+	ok(fc_works($node), 'stock server: works');
+	is_deeply([ fc_warnings($node) ], [], 'stock server: no warning');
+	$node->stop;
+}
+
+# An unknown version.
+{
+	my $install = fc_server_copy();
+
+	fc_patch_version("$install/bin/postgres", 160000);
+	my $node = fc_odd_node('version', install => $install);
+
+	is($node->safe_psql('postgres', 'SHOW server_version_num'), '160000', 'unknown version: the patch took');
+	is_detached($node, 'server version 160000 is not known', 'unknown version');
+}
+
+# A table with one other entry. It is never called: nothing is asked to be written back.
+{
+	my $install = fc_server_copy();
+
+	fc_patch_table("$install/bin/postgres", 'mdwrite', 'mdwriteback', 'smgrreleaseall');
+	my $node = fc_odd_node(
+		'mismatch',
+		install => $install,
+		conf    => "checkpoint_flush_after = 0\nbgwriter_flush_after = 0\nbackend_flush_after = 0\n");
+
+	is_detached($node, q{the server's storage-manager table was found 0 times instead of once}, 'mismatch');
+}
+
+# A function of the right name, and nothing else of the registration API.
+{
+	my $library = fc_library('unknown', <<'END');
+int smgr_register(void);
+int smgr_register(void)
+{
+	return 1;
+}
+END
+	my $node = fc_odd_node('unknown_api', preload => $library);
+
+	is_detached($node, 'the server has a storage-manager registration API that is not known', 'unknown API');
+}
+
+# The registration API as it is known. The library stands in for the server's part of it: it makes the registered
+# manager the one the server runs through, and counts that it was asked once.
+{
+	my $library = fc_library('known', <<'END', 'attach/table.c');
+#include <dlfcn.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "attach/table.h"
+
+uint8_t MdSMgrId = 0;
+uint8_t storage_manager_id = 0;
+
+static const char *const md[] = {
+	"mdinit", NULL, "mdopen", "mdclose", "mdcreate", "mdexists", "mdunlink", "mdextend", "mdprefetch", "mdread",
+	"mdwrite", "mdwriteback", "mdnblocks", "mdtruncate", "mdimmedsync"
+};
+#define N (sizeof(md) / sizeof(md[0]))
+
+typedef struct
+{
+	const char *name;
+	void	   *call[N];
+} Smgr;
+
+uint8_t smgr_register(const Smgr *smgr, size_t relation_size);
+
+uint8_t
+smgr_register(const Smgr *smgr, size_t relation_size)
+{
+	void	   *sequence[N];
+	FcTable		table;
+
+	for (size_t i = 0; i < N; i++)
+		sequence[i] = md[i] ? dlsym(RTLD_DEFAULT, md[i]) : NULL;
+	fc_table_find(sequence, N, &table);
+	if (table.matches != 1 || strcmp(smgr->name, "flashcache") != 0 || relation_size != 0 ||
+		!fc_table_replace(&table, smgr->call))
+		abort();
+	fprintf(stderr, "registered as %d instead of %d\n", 7, storage_manager_id);
+	return 7;
+}
+END
+	my $node = fc_odd_node('known_api', preload => $library);
+
+	fc_wait_active($node);
+	is(fc_view($node), 'active||registration', 'known API: registered');
+	ok(fc_works($node), 'known API: works');
+	is_deeply([ fc_warnings($node) ], [], 'known API: no warning');
+	is(() = slurp_file($node->logfile) =~ /^registered as 7 instead of 0$/mg, 1, 'known API: registered once');
+	$node->stop;
+}
+
+# The table is there and was replaced, but the file system under the self-test's relation returns something else.
+{
+	my $library = fc_library('liar', <<'END');
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+static void
+lie(int fd, char *buf, ssize_t got)
+{
+	char		proc[64];
+	char		path[1024];
+	ssize_t		len;
+
+	snprintf(proc, sizeof(proc), "/proc/self/fd/%d", fd);
+	len = readlink(proc, path, sizeof(path) - 1);
+	if (len > 0 && got > 0)
+	{
+		path[len] = '\0';
+		if (strstr(path, "/t99999999_") != NULL)
+			buf[0] ^= 1;
+	}
+}
+
+/* a program reads under one of these names, depending on how it was compiled */
+#define LIAR(name) \
+ssize_t name(int fd, void *buf, size_t n, off64_t offset); \
+ssize_t \
+name(int fd, void *buf, size_t n, off64_t offset) \
+{ \
+	ssize_t		(*real) (int, void *, size_t, off64_t) = dlsym(RTLD_NEXT, #name); \
+	ssize_t		got = real(fd, buf, n, offset); \
+	lie(fd, buf, got); \
+	return got; \
+}
+LIAR(pread)
+LIAR(pread64)
+
+ssize_t __pread64_chk(int fd, void *buf, size_t n, off64_t offset, size_t len);
+ssize_t
+__pread64_chk(int fd, void *buf, size_t n, off64_t offset, size_t len)
+{
+	(void) len;
+	return pread64(fd, buf, n, offset);
+}
+END
+	my $node = fc_odd_node('self_test', preload => $library);
+
+	$node->poll_query_until('postgres', "SELECT state <> 'starting' FROM pg_stat_flashcache") or die;
+	my $reason = 'self-test read back another page than it wrote';
+
+	is(fc_view($node), "detached|$reason|interception", 'self-test: the view says so');
+	# The writer warns after it has changed the state.
+	$node->wait_for_log(qr/WARNING: .* is detached/);
+	is_deeply([ fc_warnings($node) ], ["pg_flashcache is detached: $reason"], 'self-test: one warning');
+	ok(fc_works($node), 'self-test: the server works');
+	is(join('|', map { $_ // '' } (fc_stat($node, 'inserts'))), 'inserts|0', 'self-test: nothing is cached');
+	$node->stop;
+}
+
+# Loaded by CREATE EXTENSION only.
+{
+	my $node = PostgreSQL::Test::Cluster->new('not_preloaded');
+
+	$node->init;
+	$node->start;
+	$node->safe_psql('postgres', 'CREATE EXTENSION pg_flashcache');
+	is(fc_view($node), 'detached|pg_flashcache is not in shared_preload_libraries|', 'not preloaded: the view says so');
+	is($node->safe_psql('postgres', 'SELECT count(*) FROM pg_flashcache_pages'), '0', 'not preloaded: no pages');
+	ok(fc_works($node), 'not preloaded: the server works');
+	$node->stop;
+}
+
+done_testing();

@@ -1,0 +1,233 @@
+# What the store refuses, and what it makes. Each refusal: the server is up, the cache is off, one WARNING with a hint,
+# and pg_flashcache_enable() brings the cache back once the cause has been mended.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../lib";
+use Cwd qw(realpath);
+use File::Path qw(make_path);
+use FlashCache;
+use FlashCacheServer;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = fc_new_node('main', start => 0);
+my $dir  = realpath($node->basedir) . '/place';
+my $data = $node->data_dir;
+mkdir $dir or die "$dir: $!";
+
+sub write_file
+{
+	my ($path, $bytes) = @_;
+	open my $fh, '>:raw', $path or die "$path: $!";
+	print $fh $bytes;
+	close $fh or die "$path: $!";
+	return;
+}
+
+# Starts with the file; returns where its log begins.
+sub start_with
+{
+	my ($file, $size) = @_;
+	my $offset = -e $node->logfile ? -s $node->logfile : 0;
+
+	$node->adjust_conf('postgresql.conf', 'pg_flashcache.file', "'$file'");
+	$node->adjust_conf('postgresql.conf', 'pg_flashcache.size', "'" . ($size // '512kB') . "'");
+	$node->start;
+	return $offset;
+}
+
+# One refusal. `mend` removes the cause; without it the cache stays off.
+sub is_refused
+{
+	my ($what, $file, $reason, $hint, $mend, $size) = @_;
+	my $offset   = start_with($file, $size);
+	my @warnings = fc_warnings($node, $offset);
+	my $log      = slurp_file($node->logfile, $offset);
+
+	$node->safe_psql('postgres', 'CREATE EXTENSION IF NOT EXISTS pg_flashcache');
+	is_deeply(\@warnings, ["pg_flashcache is off: $reason"], "$what: one warning");
+	like($log, qr/HINT:  \Q$hint\E Then call pg_flashcache_enable\(\)\./, "$what: with a hint");
+	$node->poll_query_until('postgres', "SELECT state <> 'starting' FROM pg_stat_flashcache") or die;
+	is(fc_view($node), "off|$reason|interception", "$what: the view says so");
+
+	my ($rc, undef, $stderr) = $node->psql('postgres', 'SELECT pg_flashcache_enable()');
+	is($rc, 3, "$what: not mended, not enabled");
+	like($stderr, qr/ERROR:  pg_flashcache could not be enabled: \Q$reason\E/, "$what: enable says why");
+	if ($mend)
+	{
+		$mend->();
+		is($node->safe_psql('postgres', 'SELECT pg_flashcache_enable()'), 't', "$what: mended, enabled");
+		is(fc_view($node), 'active||interception', "$what: active");
+	}
+	$node->stop;
+	return;
+}
+
+# The file it makes.
+{
+	my $file = "$dir/made";
+
+	start_with($file);
+	fc_create_sql($node);
+	fc_wait_active($node);
+	my @stat = stat $file;
+	is(sprintf('%04o', $stat[2] & 07777), '0600', 'the file is made with mode 0600');
+	is($stat[7], 64 * 8192 + 65536, 'as long as its slots and the header');
+	ok($stat[12] * 512 >= $stat[7], 'and has all its blocks');
+	$node->stop;
+
+	start_with($file, '1MB');
+	fc_wait_active($node);
+	is(-s $file, 128 * 8192 + 65536, 'a larger cache: the file has grown');
+	is($node->safe_psql('postgres', 'SELECT slots FROM pg_stat_flashcache'), 128, 'and so has the cache');
+	$node->stop;
+
+	start_with($file);
+	fc_wait_active($node);
+	is(-s $file, 64 * 8192 + 65536, 'a smaller one: it has shrunk');
+
+	# A second server on the same file, which goes on when the first one is gone.
+	my $second = fc_odd_node('second', conf => "pg_flashcache.file = '$file'\n");
+	my $reason = qq{"$file" is in use by another server};
+	is_deeply([ fc_warnings($second) ], ["pg_flashcache is off: $reason"], 'second server: one warning');
+	is(fc_view($second), "off|$reason|interception", 'second server: off');
+	is(fc_view($node), 'active||interception', 'second server: the first one does not mind');
+	$node->stop;
+	is($second->safe_psql('postgres', 'SELECT pg_flashcache_enable()'), 't', 'second server: enabled after the first one has stopped');
+	$second->stop;
+}
+
+is_refused(
+	'inside the data directory',
+	"$data/flash", qq{"$data/flash" lies inside the data directory},
+	'Choose a path on local flash outside the data directory.');
+ok(!-e "$data/flash", 'inside the data directory: nothing was made there');
+
+{
+	my $link = "$dir/link_to_data";
+
+	symlink $data, $link or die $!;
+	is_refused(
+		'inside the data directory by a link',
+		"$link/base/flash", qq{"$link/base/flash" lies inside the data directory},
+		'Choose a path on local flash outside the data directory.');
+}
+
+{
+	my $tablespace = "$dir/tablespace";
+
+	mkdir $tablespace or die $!;
+	start_with("$dir/made");
+	$node->safe_psql('postgres', "CREATE TABLESPACE ts LOCATION '$tablespace'");
+	$node->stop;
+	is_refused(
+		'inside a tablespace',
+		"$tablespace/flash", qq{"$tablespace/flash" lies inside a tablespace},
+		'Choose a path that is no tablespace.',
+		sub { $node->safe_psql('postgres', 'DROP TABLESPACE ts') });
+}
+
+symlink "$dir/made", "$dir/symlink" or die $!;
+is_refused(
+	'symbolic link',
+	"$dir/symlink", qq{could not open "$dir/symlink": Too many levels of symbolic links},
+	'Symbolic links are refused; name the file itself.',
+	sub { unlink "$dir/symlink" or die $! });
+
+link "$dir/made", "$dir/hardlink" or die $!;
+is_refused(
+	'hard link',
+	"$dir/hardlink", qq{"$dir/hardlink" has other names (hard links)},
+	'Remove the file, or choose another path.',
+	sub { unlink "$dir/made" or die $! });
+
+chmod 0640, "$dir/hardlink" or die $!;
+is_refused(
+	'wrong mode',
+	"$dir/hardlink", qq{"$dir/hardlink" is accessible to other users},
+	'Use chmod 600, or remove the file.',
+	sub { chmod 0600, "$dir/hardlink" or die $! });
+
+write_file("$dir/foreign", 'somebody else' x 1000);
+chmod 0600, "$dir/foreign";
+is_refused(
+	'foreign content',
+	"$dir/foreign", qq{"$dir/foreign" holds something that is not a flash cache},
+	'Remove the file if it may be overwritten, or choose another path.',
+	sub { unlink "$dir/foreign" or die $! });
+
+write_file("$dir/short", 'note');
+chmod 0600, "$dir/short";
+is_refused(
+	'a few bytes of somebody',
+	"$dir/short", qq{"$dir/short" holds something that is not a flash cache},
+	'Remove the file if it may be overwritten, or choose another path.');
+is(slurp_file("$dir/short"), 'note', 'a few bytes of somebody: left alone');
+
+is_refused(
+	'missing folder',
+	"$dir/missing/flash", qq{folder of "$dir/missing/flash" cannot be found: No such file or directory},
+	q{Create the folder on local flash, owned by the server's user.},
+	sub { mkdir "$dir/missing" or die $! });
+
+is_refused(
+	'no regular file',
+	'/dev/null', '"/dev/null" is neither a regular file nor a block device',
+	'Name a regular file or a block device.');
+
+mkdir "$dir/readonly", 0500 or die $!;
+SKIP:
+{
+	skip 'the superuser of the machine may write anywhere', 7 if $> == 0;
+	is_refused(
+		'folder without permission',
+		"$dir/readonly/flash", qq{could not open "$dir/readonly/flash": Permission denied},
+		q{The folder must be writable by the server's user.},
+		sub { chmod 0700, "$dir/readonly" or die $! });
+}
+
+# Not enough space: a limit on the size of files stands in for a full file system.
+SKIP:
+{
+	my $small = $ENV{FC_SMALL_FS};
+
+	skip 'FC_SMALL_FS names no small file system (test/tap/root.sh makes one)', 7 if !$small;
+	my $more = "$small/filler";
+
+	is_refused(
+		'not enough space',
+		"$small/flash", qq{could not reserve 16842752 bytes for "$small/flash": No space left on device},
+		'Free space on flash, or lower pg_flashcache.size.', undef, '16MB');
+}
+
+# A relative path never becomes a setting.
+{
+	start_with("$dir/hardlink");
+	my ($rc, undef, $stderr) = $node->psql('postgres', q{ALTER SYSTEM SET pg_flashcache.file = 'flash'});
+	is($rc, 3, 'relative path: refused');
+	like($stderr, qr/DETAIL:  The path must be absolute\.\nHINT:  Name a file on local flash/, 'relative path: with a hint');
+	$node->stop;
+}
+
+# Size 0 is a choice and logs no warning; a size without a file is a mistake.
+{
+	my $offset = start_with("$dir/hardlink", '0');
+	is(fc_view($node), 'disabled|pg_flashcache.size is 0|', 'size 0: disabled');
+	is_deeply([ fc_warnings($node, $offset) ], [], 'size 0: no warning');
+	ok(fc_works($node), 'size 0: the server works');
+	$node->stop;
+
+	$offset = start_with('');
+	is(fc_view($node), 'disabled|pg_flashcache.file is not set|', 'no file: disabled');
+	is_deeply([ fc_warnings($node, $offset) ], ['pg_flashcache is disabled: pg_flashcache.file is not set'], 'no file: one warning');
+	my ($rc, undef, $stderr) = $node->psql('postgres', 'SELECT pg_flashcache_enable()');
+	like($stderr, qr/is disabled: pg_flashcache.file is not set\nHINT:  Set pg_flashcache.file and pg_flashcache.size and restart/,
+		'no file: enable says what to do');
+	$node->stop;
+}
+
+done_testing();
