@@ -1,0 +1,226 @@
+/*
+ * test_policy.c
+ *	  policy.c: exact answers.
+ */
+#include "check.h"
+
+#include <string.h>
+
+#include "policy.h"
+
+#define SECOND UINT64_C(1000000000)
+
+static void
+admission(void)
+{
+	uint16_t	set[FC_GHOST_WAYS] = {0};
+
+	check(fc_policy_admit(FC_ADMIT_ALL, 100, 100, set, 7), "all: admits into a full cache");
+	check(set[0] == 0, "all: remembers nothing");
+
+	/* 80% of 100 slots */
+	check(fc_policy_admit(FC_ADMIT_AUTO, 0, 100, set, 7), "auto: admits into an empty cache");
+	check(fc_policy_admit(FC_ADMIT_AUTO, 79, 100, set, 7), "auto: admits below 80%");
+	check(set[0] == 0, "auto: remembers nothing below 80%");
+	check(!fc_policy_admit(FC_ADMIT_AUTO, 80, 100, set, 7), "auto: from 80% on a new page is refused");
+	check(set[0] == 7, "auto: and remembered");
+	check(fc_policy_admit(FC_ADMIT_AUTO, 80, 100, set, 7), "auto: the second time it is admitted");
+	check(set[0] == 0, "auto: and forgotten");
+	check(!fc_policy_admit(FC_ADMIT_AUTO, 100, 100, set, 7), "auto: so a third time is a first time");
+
+	/* no rounding: 80% of 64 are 51.2 */
+	memset(set, 0, sizeof(set));
+	check(fc_policy_admit(FC_ADMIT_AUTO, 51, 64, set, 7), "auto: 51 of 64 are below 80%");
+	check(!fc_policy_admit(FC_ADMIT_AUTO, 52, 64, set, 7), "auto: 52 of 64 are not");
+	memset(set, 0, sizeof(set));
+	check(fc_policy_admit(FC_ADMIT_AUTO, UINT64_C(1717986917), UINT64_C(2147483647), set, 7),
+		  "auto: no overflow just below 80% of the largest cache");
+	check(!fc_policy_admit(FC_ADMIT_AUTO, UINT64_C(1717986918), UINT64_C(2147483647), set, 7),
+		  "auto: no overflow just above it");
+
+	memset(set, 0, sizeof(set));
+	check(!fc_policy_admit(FC_ADMIT_REUSE, 0, 100, set, 7), "reuse: refuses a new page even when empty");
+	check(fc_policy_admit(FC_ADMIT_REUSE, 0, 100, set, 7), "reuse: admits it the second time");
+	fc_policy_remember(set, 9);
+	check(fc_policy_admit(FC_ADMIT_REUSE, 100, 100, set, 9), "reuse: admits what was remembered");
+}
+
+static void
+ghosts(void)
+{
+	uint16_t	set[FC_GHOST_WAYS] = {0};
+	const uint16_t full[FC_GHOST_WAYS] = {8, 7, 6, 5, 4, 3, 2, 1};
+	const uint16_t pushed[FC_GHOST_WAYS] = {9, 8, 7, 6, 5, 4, 3, 2};
+	const uint16_t again[FC_GHOST_WAYS] = {4, 9, 8, 7, 6, 5, 3, 2};
+	const uint16_t taken[FC_GHOST_WAYS] = {4, 9, 8, 6, 5, 3, 2, 0};
+
+	for (uint16_t f = 1; f <= 8; f++)
+		fc_policy_remember(set, f);
+	check(memcmp(set, full, sizeof(set)) == 0, "ghosts: the youngest is first");
+	fc_policy_remember(set, 9);
+	check(memcmp(set, pushed, sizeof(set)) == 0, "ghosts: a ninth pushes the oldest out");
+	check(!fc_policy_admit(FC_ADMIT_REUSE, 0, 1, set, 1), "ghosts: which is refused then");
+
+	memcpy(set, pushed, sizeof(set));
+	fc_policy_remember(set, 4);
+	check(memcmp(set, again, sizeof(set)) == 0, "ghosts: one that is there becomes the youngest, once");
+	check(fc_policy_admit(FC_ADMIT_REUSE, 0, 1, set, 7), "ghosts: one from the middle is admitted");
+	check(memcmp(set, taken, sizeof(set)) == 0, "ghosts: and the order of the others stays");
+}
+
+static void
+hand(void)
+{
+	check(fc_policy_hand_limit(64, 1) == 256, "hand: at most four laps of a small cache");
+	check(fc_policy_hand_limit(64, 64) == 256, "hand: however many are wanted");
+	check(fc_policy_hand_limit(1000000, 1) == 8256, "hand: 8192 and 64 for each slot wanted in a large one");
+	check(fc_policy_hand_limit(1000000, 64) == 12288, "hand: also for a batch");
+	check(fc_policy_hand_limit(0x7fffffff, 64) == 12288, "hand: no overflow with the largest cache");
+}
+
+static void
+budget(void)
+{
+	FcBudget	b = {0};
+	const uint64_t limit = 81920;	/* ten pages a second */
+	int			n;
+
+	check(fc_policy_spend(&b, 0, 5 * SECOND, 8192), "budget: 0 is no limit");
+	check(b.tokens == 0 && b.filled_at_ns == 0, "budget: and nothing is counted");
+
+	b.filled_at_ns = SECOND;
+	check(!fc_policy_spend(&b, limit, SECOND, 8192), "budget: an empty bucket gives nothing");
+	check(!fc_policy_spend(&b, limit, SECOND + SECOND / 20, 8192), "budget: half a page's time is too little");
+	check(fc_policy_spend(&b, limit, SECOND + SECOND / 10, 8192), "budget: a tenth of a second is one page");
+	check(!fc_policy_spend(&b, limit, SECOND + SECOND / 10, 8192), "budget: and no second one");
+
+	/* an hour of rest saves up one second's worth */
+	for (n = 0; fc_policy_spend(&b, limit, 3600 * SECOND, 8192); n++)
+		;
+	check(n == 10, "budget: a burst is one second's worth");
+	check(!fc_policy_spend(&b, limit, 3599 * SECOND, 8192), "budget: a clock that goes back fills nothing");
+	for (n = 0; fc_policy_spend(&b, limit, 3601 * SECOND, 8192); n++)
+		;
+	check(n == 10, "budget: nor is the time before counted twice");
+}
+
+/* Reads n blocks one after the other; returns how many were part of a stream. */
+static int
+read_blocks(FcStreams *s, uint64_t rel, uint32_t from, uint32_t n, uint32_t step)
+{
+	int			in_stream = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		in_stream += fc_policy_stream(s, rel, from + i * step) != NULL;
+	return in_stream;
+}
+
+static void
+streams(void)
+{
+	FcStreams	s = {0};
+	FcStream   *a;
+	int			n;
+
+	check(read_blocks(&s, 1, 0, FC_STREAM_LENGTH, 1) == 0, "stream: eight blocks in a row are none yet");
+	check(read_blocks(&s, 1, 8, 1, 1) == 1, "stream: the ninth is");
+	check(read_blocks(&s, 1, 9, 100, 1) == 100, "stream: and all that follow");
+
+	a = fc_policy_stream(&s, 1, 109);
+	check(a != NULL && a->rel == 1 && a->next == 110 && a->length == 110, "stream: knows where it is");
+	check(fc_policy_stream(&s, 1, 110 + FC_STREAM_GAP) == a, "stream: four blocks left out do not end it");
+	check(fc_policy_stream(&s, 1, 115 + FC_STREAM_GAP + 1) == NULL, "stream: five do");
+	check(fc_policy_stream(&s, 1, 115) == a, "stream: but the old one can still go on");
+	check(fc_policy_stream(&s, 2, 116) == NULL, "stream: not in another relation");
+	check(fc_policy_stream(&s, 1, 115) == NULL, "stream: not backwards");
+
+	memset(&s, 0, sizeof(s));
+	check(read_blocks(&s, 1, 0, 30, FC_STREAM_GAP + 1) == 22, "stream: every fifth block makes one");
+	check(read_blocks(&s, 2, 0, 30, FC_STREAM_GAP + 2) == 0, "stream: every sixth does not");
+
+	/* several at once, block by block in turn */
+	memset(&s, 0, sizeof(s));
+	n = 0;
+	for (uint32_t i = 0; i < 20; i++)
+		for (uint64_t rel = 1; rel <= FC_STREAMS; rel++)
+			n += fc_policy_stream(&s, rel, i) != NULL;
+	check(n == FC_STREAMS * (20 - FC_STREAM_LENGTH), "stream: four at once are all followed");
+	memset(&s, 0, sizeof(s));
+	n = 0;
+	for (uint32_t i = 0; i < 20; i++)
+		for (uint64_t rel = 1; rel <= FC_STREAMS + 1; rel++)
+			n += fc_policy_stream(&s, rel, i) != NULL;
+	check(n == 0, "stream: of five in turn none is");
+
+	/* two in one relation */
+	memset(&s, 0, sizeof(s));
+	n = 0;
+	for (uint32_t i = 0; i < 20; i++)
+	{
+		n += fc_policy_stream(&s, 1, i) != NULL;
+		n += fc_policy_stream(&s, 1, 1000 + i) != NULL;
+	}
+	check(n == 2 * (20 - FC_STREAM_LENGTH), "stream: two at different places of one relation");
+
+	/* random reads in between take the places of the least recently used */
+	memset(&s, 0, sizeof(s));
+	n = 0;
+	for (uint32_t i = 0; i < 20; i++)
+	{
+		n += fc_policy_stream(&s, 1, i) != NULL;
+		fc_policy_stream(&s, 2, 100 * i);
+		fc_policy_stream(&s, 3, 100 * i);
+	}
+	check(n == 20 - FC_STREAM_LENGTH, "stream: not lost among random reads");
+}
+
+static void
+leaving(void)
+{
+	FcTimes		t = {0};
+
+	check(fc_policy_run_that_pays(&t) == 0, "run: nothing measured, nothing decided");
+	t = (FcTimes) {.disk_stream = 0, .disk_single = 4e6, .flash = 1e5};
+	check(fc_policy_run_that_pays(&t) == 0, "run: the stream's time is needed");
+	t = (FcTimes) {.disk_stream = 2e5, .disk_single = 4e6, .flash = 0};
+	check(fc_policy_run_that_pays(&t) == 0, "run: so is flash's");
+	t = (FcTimes) {.disk_stream = 1e5, .disk_single = 4e6, .flash = 1e5};
+	check(fc_policy_run_that_pays(&t) == 0, "run: flash is not faster than the stream");
+	t = (FcTimes) {.disk_stream = 2e5, .disk_single = 4e6, .flash = 1e5};
+	check(fc_policy_run_that_pays(&t) == 60, "run: half as much again as the seek costs");
+	t = (FcTimes) {.disk_stream = 4e6, .disk_single = 4e6, .flash = 1e5};
+	check(fc_policy_run_that_pays(&t) == FC_STREAM_LENGTH, "run: never below a stream's length");
+	t = (FcTimes) {.disk_stream = 2e5, .disk_single = 1e5 * 256 / 1.5, .flash = 1e5};
+	check(fc_policy_run_that_pays(&t) == FC_STREAM_MAX_RUN, "run: the longest that is looked at");
+	t = (FcTimes) {.disk_stream = 2e5, .disk_single = 1e5 * 257 / 1.5, .flash = 1e5};
+	check(fc_policy_run_that_pays(&t) == 0, "run: beyond, none");
+}
+
+static void
+means_and_probe(void)
+{
+	double		mean = 0;
+
+	fc_policy_mean(&mean, 6400);
+	check(mean == 6400, "mean: the first sample is the mean");
+	fc_policy_mean(&mean, 0);
+	check(mean == 6300, "mean: a sample weighs one in 64");
+
+	check(fc_policy_probe_interval(1024, 1024) == 1, "probe: always yes: ask always");
+	check(fc_policy_probe_interval(1000, 10) == 1, "probe: one in a hundred is enough");
+	check(fc_policy_probe_interval(1000, 9) == FC_PROBE_SPARSE, "probe: fewer is not");
+	check(fc_policy_probe_interval(1024, 0) == FC_PROBE_SPARSE, "probe: never yes: ask seldom");
+}
+
+int
+main(void)
+{
+	admission();
+	ghosts();
+	hand();
+	budget();
+	streams();
+	leaving();
+	means_and_probe();
+	return done();
+}
