@@ -392,6 +392,7 @@ fc_cache_read(const FcTag *tag, char *page, FcDataFd data_fd, void *arg)
 		if (stream == NULL && in_page_cache(tag, data_fd, arg))
 		{
 			fc_count(FC_OS_CACHE_HITS);
+			fc_directory_touch(&ref);	/* wanted, wherever it came from */
 			return miss();
 		}
 	}

@@ -4,8 +4,8 @@
  *	  See directory.h.
  *
  * Memory, per slot: an entry of 32 bytes, a chain head for every second slot
- * (2 bytes), a ghost fingerprint (2 bytes), a relation epoch for every
- * eighth (0.5 bytes); beside that 16,384 page generations and 256 database
+ * (2 bytes), a ghost fingerprint for every second (1 byte), a relation epoch
+ * for every eighth (0.5 bytes); beside that 16,384 page generations and 256 database
  * epochs, whatever the size.
  *
  * Generations and epochs are hashed counters: two pages may share one.  A
@@ -104,7 +104,7 @@ heads_for(uint32 slots)
 static uint32
 ghost_sets_for(uint32 slots)
 {
-	return Max(1, slots / FC_GHOST_WAYS / PARTITIONS);
+	return Max(1, slots / 2 / FC_GHOST_WAYS / PARTITIONS);
 }
 
 Size
@@ -371,7 +371,7 @@ fc_directory_remove(const FcTag *tag, uint64 hash, bool modified)
 	{
 		unlink_entry(link, SLOT_FREE);
 		if (modified)
-			fc_policy_remember(ghost_of(hash), fingerprint_of(hash));
+			(void) fc_policy_remember(ghost_of(hash), fingerprint_of(hash));
 	}
 	LWLockRelease(lock);
 	if (link != NULL)
@@ -458,11 +458,14 @@ fc_directory_offer(const FcTag *tag, uint64 hash, FcAdmission mode)
 	FcSlotNo   *link;
 	FcOffer		offer;
 
-	/* exclusive because the ghost set may change; held for a short walk */
+	/* exclusive because the ghost set changes; held for a short walk */
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	link = find_link(tag, hash);
 	if (link != NULL && entry_current(&entries[*link]))
+	{
+		(void) fc_policy_remember(ghost_of(hash), fingerprint_of(hash));
 		offer = FC_OFFER_EXISTS;
+	}
 	else if (fc_policy_admit(mode, fc_directory_used(), dir->slots,
 							 ghost_of(hash), fingerprint_of(hash)))
 		offer = FC_OFFER_WANTED;

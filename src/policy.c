@@ -17,41 +17,37 @@
 /* A run must earn the seek back this many times over before it is taken. */
 #define RUN_MARGIN 1.5
 
-static bool
-forget(uint16_t *set, uint16_t fingerprint)
-{
-	for (int i = 0; i < FC_GHOST_WAYS; i++)
-	{
-		if (set[i] == fingerprint)
-		{
-			memmove(&set[i], &set[i + 1], (FC_GHOST_WAYS - 1 - i) * sizeof(*set));
-			set[FC_GHOST_WAYS - 1] = 0;
-			return true;
-		}
-	}
-	return false;
-}
-
-void
+bool
 fc_policy_remember(uint16_t *set, uint16_t fingerprint)
 {
-	forget(set, fingerprint);
-	memmove(&set[1], &set[0], (FC_GHOST_WAYS - 1) * sizeof(*set));
+	int			i;
+	bool		known;
+
+	/* it moves, or pushes the oldest out, to the front */
+	for (i = 0; i < FC_GHOST_WAYS - 1 && set[i] != fingerprint; i++)
+		;
+	known = set[i] == fingerprint;
+	memmove(&set[1], &set[0], i * sizeof(*set));
 	set[0] = fingerprint;
+	return known;
 }
 
 bool
 fc_policy_admit(FcAdmission mode, uint64_t used, uint64_t slots,
 				uint16_t *set, uint16_t fingerprint)
 {
-	if (mode == FC_ADMIT_ALL)
-		return true;
-	if (mode == FC_ADMIT_AUTO && used * 100 < slots * FC_FILL_PERCENT)
-		return true;
-	if (forget(set, fingerprint))
-		return true;
-	fc_policy_remember(set, fingerprint);
-	return false;
+	bool		reused = fc_policy_remember(set, fingerprint);
+
+	switch (mode)
+	{
+		case FC_ADMIT_ALL:
+			return true;
+		case FC_ADMIT_AUTO:
+			return reused || used * 100 < slots * FC_FILL_PERCENT;
+		case FC_ADMIT_REUSE:
+			break;
+	}
+	return reused;
 }
 
 uint32_t
