@@ -1,0 +1,30 @@
+-- The views: their columns are an interface, and there is one row of counters.
+CREATE EXTENSION pg_flashcache;
+\d pg_stat_flashcache
+\d pg_flashcache_pages
+SELECT count(*) FROM pg_stat_flashcache;
+SELECT state, reason, attached_by, slots, used BETWEEN 0 AND slots AS used,
+  memory_per_slot = memory_bytes / slots::float8 AS per_slot, stats_reset <= now() AS reset
+FROM pg_stat_flashcache;
+SELECT obj_description('pg_stat_flashcache'::regclass), obj_description('pg_flashcache_pages'::regclass);
+-- each slot once, none beyond the last one, only pages of main forks
+SELECT count(*) = count(DISTINCT slot) AS distinct_slots,
+  count(*) = count(DISTINCT (reltablespace, reldatabase, relfilenode, relblocknumber)) AS distinct_pages,
+  bool_and(slot < (SELECT slots FROM pg_stat_flashcache)) AS in_range,
+  bool_and(refcount BETWEEN 0 AND 3) AS refcount
+FROM pg_flashcache_pages;
+-- what the extension owns
+\dx+ pg_flashcache
+-- dropped and created again
+DROP EXTENSION pg_flashcache;
+SELECT * FROM pg_stat_flashcache;
+CREATE EXTENSION pg_flashcache;
+SELECT state FROM pg_stat_flashcache;
+-- in another schema
+DROP EXTENSION pg_flashcache;
+CREATE SCHEMA elsewhere;
+CREATE EXTENSION pg_flashcache SCHEMA elsewhere;
+SELECT state FROM elsewhere.pg_stat_flashcache;
+DROP EXTENSION pg_flashcache;
+DROP SCHEMA elsewhere;
+CREATE EXTENSION pg_flashcache;

@@ -1,0 +1,33 @@
+-- The settings, and what they refuse.
+SELECT name, vartype, context, unit, boot_val, min_val, enumvals FROM pg_settings
+WHERE name LIKE 'pg\_flashcache.%' ORDER BY name COLLATE "C";
+
+ALTER SYSTEM SET pg_flashcache.file = 'relative/path';
+ALTER SYSTEM SET pg_flashcache.size = '504kB';
+ALTER SYSTEM SET pg_flashcache.size = '-8kB';
+ALTER SYSTEM SET pg_flashcache.size = 'large';
+ALTER SYSTEM SET pg_flashcache.admission = 'sometimes';
+ALTER SYSTEM SET pg_flashcache.os_cache_probe = 'on';
+ALTER SYSTEM SET pg_flashcache.write_limit = -1;
+ALTER SYSTEM SET pg_flashcache.enabled = 'perhaps';
+ALTER SYSTEM SET pg_flashcache.xyz = 1;
+SET pg_flashcache.xyz = 1;
+-- not in a session
+SET pg_flashcache.file = '/tmp/flash';
+SET pg_flashcache.size = '1MB';
+SET pg_flashcache.enabled = off;
+SET pg_flashcache.admission = 'reuse';
+SET pg_flashcache.os_cache_probe = 'off';
+SET pg_flashcache.write_limit = 1;
+-- the one that may be set in a session, by a superuser
+SET pg_flashcache.verify = off;
+SHOW pg_flashcache.verify;
+RESET pg_flashcache.verify;
+SHOW pg_flashcache.verify;
+-- the limits are allowed
+ALTER SYSTEM SET pg_flashcache.size = '512kB';
+ALTER SYSTEM SET pg_flashcache.size = 0;
+ALTER SYSTEM RESET pg_flashcache.size;
+-- already active
+SELECT pg_flashcache_enable();
+SELECT state, reason FROM pg_stat_flashcache;

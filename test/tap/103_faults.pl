@@ -1,0 +1,225 @@
+# A broken device never breaks a query: errors of the device, wrong content, the switch, and the way back.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../lib";
+use FlashCache;
+use FlashCacheServer;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+# More slots than there are pages in use: everything stays on flash, nothing is written there unasked.
+my $node = fc_new_node('main', size => '8MB', conf => "bgwriter_lru_maxpages = 0\ncheckpoint_timeout = 1h\n");
+my $broken = 'three failures in a row reading from or writing to the flash device';
+
+$node->safe_psql('postgres', q{
+	CREATE TABLE t (v text);
+	ALTER TABLE t ALTER v SET STORAGE PLAIN;
+	INSERT INTO t SELECT n || repeat('x', 5000) FROM generate_series(1, 10) n;
+});
+
+
+# What was on flash is forgotten; what is in shared buffers may come anew at once.
+sub is_cold
+{
+	my ($what) = @_;
+	my %before = fc_stat($node, 'used', 'eviction_invalidated');
+
+	is($node->safe_psql('postgres', 'SELECT pg_flashcache_enable()'), 't', "$what: enabled again");
+	my %after = fc_stat($node, 'eviction_invalidated');
+	is(fc_view($node), 'active||interception', "$what: active");
+	is($after{eviction_invalidated} - $before{eviction_invalidated}, $before{used}, "$what: cold");
+	return;
+}
+
+# Counters that the fault moved. Everything that is read in between is in shared buffers, or misses as well.
+my @counters = qw(read_errors write_errors checksum_failures slots_retired hits);
+
+# Failed reads. The point fails every read of flash, so the third of whatever is read switches the cache off.
+{
+	fc_to_flash($node, 't');
+	my $offset = -s $node->logfile;
+	my %before = fc_stat($node, @counters);
+
+	fc_failpoint($node, 'store_read', 'error');
+	is($node->safe_psql('postgres', 'SELECT count(*), min(length(v)), max(length(v)) FROM t'), '10|5001|5002',
+		'read errors: the query is answered');
+	is(fc_view($node), "off|$broken|interception", 'read errors: three in a row switch the cache off');
+	my %after = fc_stat($node, @counters);
+	is($after{read_errors} - $before{read_errors}, 3, 'read errors: three');
+	is($node->safe_psql('postgres', 'SELECT count(*), min(length(v)), max(length(v)) FROM t'), '10|5001|5002',
+		'read errors: the next query too');
+	my %later = fc_stat($node, @counters);
+	is_deeply(\%later, \%after, 'read errors: flash is left alone while off');
+	$node->wait_for_log(qr/WARNING: .* is off/, $offset);
+	is_deeply([ fc_warnings($node, $offset) ], ["pg_flashcache is off: $broken"], 'read errors: one warning');
+	like(slurp_file($node->logfile, $offset), qr/HINT:  Check the device, then call pg_flashcache_enable\(\)\./,
+		'read errors: with a hint');
+	fc_failpoint($node, 'store_read', 'off');
+	is(fc_view($node), "off|$broken|interception", 'read errors: does not come back by itself');
+	is_cold('read errors');
+}
+
+# Failed writes. Reads that succeed in between begin the count anew, so the test has none: while the point is armed the
+# session reads only pages that are never cached.
+{
+	$node->safe_psql('postgres', q{
+		CREATE TABLE w AS SELECT 1 AS n;
+		CREATE UNLOGGED TABLE uncached (v text);
+		ALTER TABLE uncached ALTER v SET STORAGE PLAIN;
+		INSERT INTO uncached SELECT repeat('x', 5000) FROM generate_series(1, 1024);
+		-- pushes pages out until the cache is off, or 100 times
+		CREATE FUNCTION push_out(rounds int) RETURNS void AS $$
+		BEGIN
+			FOR i IN 0 .. rounds - 1 LOOP
+				PERFORM (SELECT v FROM uncached WHERE ctid = format('(%s,1)', i * 10 + b)::tid) FROM generate_series(0, 9) b;
+				EXIT WHEN (SELECT state FROM pg_flashcache_stat()) = 'off';
+				PERFORM pg_sleep(0.01);
+			END LOOP;
+		END $$ LANGUAGE plpgsql;
+		-- writes fail for one row of pages after the other until the cache is off
+		CREATE FUNCTION fail_writes(action text) RETURNS text AS $$
+		DECLARE
+			before record;
+			after record;
+		BEGIN
+			SELECT * INTO before FROM pg_flashcache_stat();
+			PERFORM fc_failpoint('store_write', action);
+			PERFORM n FROM w;
+			IF action = 'error' THEN
+				PERFORM push_out(100);
+			END IF;
+			PERFORM fc_failpoint('store_write', 'off');
+			SELECT * INTO after FROM pg_flashcache_stat();
+			RETURN format('%s: write errors %s, inserts %s', after.state,
+				CASE WHEN after.write_errors - before.write_errors >= 3 THEN 'three or more' ELSE 'too few' END,
+				after.inserts - before.inserts);
+		END $$ LANGUAGE plpgsql;
+	});
+	my $offset = -s $node->logfile;
+	# A row of slots is one write, and how many rows the free slots make is not for the test to say.
+	my $result = $node->safe_psql('postgres', q{
+		SELECT push_out(1), fail_writes('off') IS NULL, pg_flashcache_stat() IS NULL;
+		UPDATE w SET n = 2;
+		CHECKPOINT;
+		SELECT fail_writes('error');
+	});
+	is((split /\n/, $result)[-1], 'off: write errors three or more, inserts 0', 'write errors: switch the cache off, nothing is inserted');
+	is($node->safe_psql('postgres', 'SELECT count(*) FROM t'), 10, 'write errors: queries are answered');
+	$node->wait_for_log(qr/WARNING: .* is off/, $offset);
+	is_deeply([ fc_warnings($node, $offset) ], ["pg_flashcache is off: $broken"], 'write errors: one warning');
+	is_cold('write errors');
+}
+
+# One flipped bit.
+{
+	fc_to_flash($node, 't');
+	# All that the query needs but its page is in the session and in shared buffers.
+	$node->safe_psql('postgres', q{
+		CREATE OR REPLACE FUNCTION flip(blk int) RETURNS text AS $$
+		DECLARE
+			before record;
+			after record;
+			found text;
+			there bigint;
+		BEGIN
+			-- the first time round everything but the page gets into the session
+			FOR i IN 1 .. 2 LOOP
+				SELECT * INTO before FROM pg_flashcache_stat();
+				PERFORM fc_failpoint('store_flip', CASE i WHEN 1 THEN 'off' ELSE 'error' END);
+				SELECT left(v, 2) INTO found FROM t WHERE ctid = format('(%s,1)', CASE i WHEN 1 THEN 9 ELSE blk END)::tid;
+				PERFORM fc_failpoint('store_flip', 'off');
+				SELECT * INTO after FROM pg_flashcache_stat();
+				SELECT count(*) INTO there FROM pg_flashcache_slots()
+				WHERE relfilenode = 't'::regclass AND relblocknumber = blk;
+			END LOOP;
+			RETURN format('%s: %s checksum failures, %s retired, %s misses, %s hits, %s on flash', found,
+				after.checksum_failures - before.checksum_failures, after.slots_retired - before.slots_retired,
+				after.misses - before.misses, after.hits - before.hits, there);
+		END $$ LANGUAGE plpgsql;
+	});
+	is($node->safe_psql('postgres', 'SELECT flip(4)'), '5x: 1 checksum failures, 1 retired, 1 misses, 0 hits, 0 on flash',
+		'flipped bit: noticed, a miss, the slot retired');
+	is(fc_view($node), 'active||interception', 'flipped bit: the cache stays on');
+}
+
+# The device cannot be opened.
+{
+	my $reason = 'could not open "' . fc_flash_file($node) . '": Input/output error';
+	my $offset = -s $node->logfile;
+
+	fc_to_flash($node, 't');
+	fc_failpoint($node, 'store_open', 'error');
+	fc_failpoint($node, 'store_read', 'error');
+	$node->safe_psql('postgres', 'SELECT count(*) FROM t');
+	fc_failpoint($node, 'store_read', 'off');
+	like(fc_view($node), qr/^off/, 'cannot be opened: off');
+	my ($rc, undef, $stderr) = $node->psql('postgres', 'SELECT pg_flashcache_enable()');
+	like($stderr, qr/ERROR:  pg_flashcache could not be enabled: \Q$reason\E/, 'cannot be opened: enable says why');
+	is(fc_view($node), "off|$reason|interception", 'cannot be opened: the view too');
+	fc_failpoint($node, 'store_open', 'off');
+	is_cold('cannot be opened');
+}
+
+# Off and on by reload.
+{
+	my $offset = -s $node->logfile;
+
+	fc_to_flash($node, 't');
+	my %before = fc_stat($node, 'used', 'inserts', 'hits');
+	cmp_ok($before{used}, '>=', 10, 'switch: pages are on flash');
+	$node->append_conf('postgresql.conf', 'pg_flashcache.enabled = off');
+	$node->reload;
+	fc_wait_state($node, 'disabled');
+	%before = fc_stat($node, 'used', 'inserts', 'hits', 'misses');
+	is(fc_view($node), 'disabled|pg_flashcache.enabled is off|interception', 'switch: the view says so');
+	is($before{used}, 0, 'switch: off forgets everything');
+	is(fc_in_flash($node, 't'), 0, 'switch: nothing to be seen');
+	fc_evict_all($node);
+	is($node->safe_psql('postgres', 'SELECT count(*) FROM t'), 10, 'switch: queries are answered');
+	my %after = fc_stat($node, 'used', 'inserts', 'hits', 'misses');
+	is_deeply(\%after, \%before, 'switch: neither fills nor hits nor misses while off');
+	my ($rc, undef, $stderr) = $node->psql('postgres', 'SELECT pg_flashcache_enable()');
+	like($stderr, qr/is disabled: pg_flashcache.enabled is off\nHINT:  Set pg_flashcache.enabled to on and reload/,
+		'switch: enable says what to do');
+
+	$node->append_conf('postgresql.conf', 'pg_flashcache.enabled = on');
+	$node->reload;
+	fc_wait_state($node, 'active');
+	fc_to_flash($node, 't');
+	is(fc_in_flash($node, 't'), 10, 'switch: on fills again');
+	is_deeply([ fc_warnings($node, $offset) ], [], 'switch: without a warning');
+}
+
+# verify: the disk has something else than flash. Changed behind the server's back, in a place that is no hint.
+{
+	fc_to_flash($node, 't');
+	my $file   = $node->data_dir . '/' . $node->safe_psql('postgres', q{SELECT pg_relation_filepath('t')});
+	my $offset = -s $node->logfile;
+
+	$node->safe_psql('postgres', 'SELECT flip(0)');
+	my $sql = q{SELECT verify_failures, verify_checks - hits FROM pg_stat_flashcache};
+	is($node->safe_psql('postgres', $sql), '0|0', 'verify: every hit was compared, none differed');
+
+	# Without checksums, lest the server itself refuses the page.
+	is($node->safe_psql('postgres', 'SHOW data_checksums'), 'on', 'verify: the damaged page would be refused');
+	open my $fh, '+<:raw', $file or die "$file: $!";
+	seek $fh, 6 * 8192 + 8000, 0;
+	print $fh 'y';
+	close $fh;
+	my $found = $node->safe_psql('postgres', q{
+		SET ignore_checksum_failure = on;
+		SELECT strpos(v, 'y') > 0 FROM t WHERE ctid = '(6,1)';
+	});
+	is($found, 't', q{verify: the query returns the disk's content});
+	is($node->safe_psql('postgres', $sql), '1|0', 'verify: one failure');
+	like(slurp_file($node->logfile, $offset),
+		qr{LOG:  pg_flashcache: block 6 of relation \d+/\d+/\d+ differs between flash and disk at byte 8000},
+		'verify: the log says where');
+}
+
+$node->stop;
+done_testing();
