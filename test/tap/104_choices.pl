@@ -1,0 +1,197 @@
+# What the cache takes and what it answers: admission, the write budget, the kernel's page cache, scans through buffer
+# rings, and sessions that ignore damage.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../lib";
+use FlashCache;
+use FlashCacheServer;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+use Time::HiRes qw(time);
+
+# Many more slots than pages in use.
+my $node = fc_new_node('main', size => '32MB', conf => "bgwriter_lru_maxpages = 0\ncheckpoint_timeout = 1h\n");
+my $ring = 128 / 8;    # a buffer ring has at most an eighth of shared_buffers
+
+$node->safe_psql('postgres', q{
+	CREATE TABLE t (v text);
+	ALTER TABLE t ALTER v SET STORAGE PLAIN;
+	INSERT INTO t SELECT n || repeat('x', 5000) FROM generate_series(1, 10) n;
+	-- the counters' moves while the pages of t are read, last one first; of two rounds the second one counts
+	CREATE FUNCTION measure(OUT hits bigint, OUT misses bigint, OUT os_cache_hits bigint, OUT stream_reads bigint) AS $$
+	DECLARE
+		a record;
+		b record;
+	BEGIN
+		SELECT * INTO a FROM pg_flashcache_stat();
+		FOR blk IN REVERSE 9 .. 0 LOOP
+			PERFORM 1 FROM t WHERE ctid = format('(%s,1)', blk)::tid;
+		END LOOP;
+		SELECT * INTO b FROM pg_flashcache_stat();
+		hits := b.hits - a.hits;
+		misses := b.misses - a.misses;
+		os_cache_hits := b.os_cache_hits - a.os_cache_hits;
+		stream_reads := b.stream_reads - a.stream_reads;
+	END $$ LANGUAGE plpgsql;
+	CREATE FUNCTION in_buffers() RETURNS bigint AS $$
+		SELECT count(*) FROM pg_buffercache WHERE relfilenode = pg_relation_filenode('t') AND relforknumber = 0
+	$$ LANGUAGE sql;
+	CREATE TABLE other AS SELECT n FROM generate_series(1, 1) n;
+	CREATE UNLOGGED TABLE uncached (v text);
+	ALTER TABLE uncached ALTER v SET STORAGE PLAIN;
+	INSERT INTO uncached SELECT repeat('x', 5000) FROM generate_series(1, 1024);
+	CREATE FUNCTION evict() RETURNS void AS $$
+	BEGIN
+		FOR i IN 1 .. 50 LOOP
+			EXIT WHEN in_buffers() = 0;
+			PERFORM (SELECT v FROM uncached WHERE ctid = format('(%s,1)', b)::tid) FROM generate_series(0, 1023) b;
+		END LOOP;
+	END $$ LANGUAGE plpgsql;
+});
+
+sub set
+{
+	my (%setting) = @_;
+	$node->append_conf('postgresql.conf', join '', map { "pg_flashcache.$_ = $setting{$_}\n" } sort keys %setting);
+	$node->reload;
+	# The writer has read the file once it has answered twice.
+	$node->safe_psql('postgres', 'SELECT pg_flashcache_enable(), pg_flashcache_enable()') if ($setting{enabled} // '') eq '';
+	return;
+}
+
+# An empty cache.
+sub purge
+{
+	set(enabled => 'off');
+	fc_wait_state($node, 'disabled');
+	set(enabled => 'on');
+	fc_wait_state($node, 'active');
+	return;
+}
+
+# The second reading in one session; everything but the pages of t is in the session by then.
+sub measure
+{
+	return (split /\n/, $node->safe_psql('postgres', 'SELECT evict(), measure() IS NULL; SELECT evict(); SELECT * FROM measure()'))[-1];
+}
+
+# The page cache: what the kernel holds is read from there. (That a kernel without the call is noticed cannot be tested here.)
+SKIP:
+{
+	fc_to_flash($node, 't');
+	set(verify => 'off');
+	is(measure(), '10|0|0|0', 'probe off: all pages from flash');
+
+	# Asked about a file of our own: the kernel tells nobody about other people's.
+	my $own   = $node->data_dir . '/PG_VERSION';
+	my $known = system('python3', '-c', <<'END', $own) == 0;
+import ctypes, os, sys
+asked = (ctypes.c_uint64 * 2)(0, 4096)
+answer = (ctypes.c_uint64 * 5)()
+sys.exit(ctypes.CDLL(None).syscall(451, os.open(sys.argv[1], os.O_RDONLY), asked, answer, 0) != 0)
+END
+	skip 'this kernel has no cachestat(2)', 2 if !$known;
+
+	$node->safe_psql('postgres', 'SELECT count(*) FROM t');
+	set(os_cache_probe => 'auto');
+	is(measure(), '0|10|10|0', 'probe auto: all pages from the page cache');
+	set(os_cache_probe => 'off');
+	is(measure(), '10|0|0|0', 'probe off again: all pages from flash');
+	set(verify => 'on');
+}
+
+# reuse: a page is taken the second time it is evicted.
+{
+	set(admission => 'reuse');
+	$node->safe_psql('postgres', 'VACUUM t');
+	$node->safe_psql('postgres', 'CHECKPOINT');
+	fc_evict($node, 't');
+	purge();
+	# One session, one eviction.
+	my %skip = fc_stat($node, 'insert_skip_not_useful');
+	$node->safe_psql('postgres', 'SELECT count(*) FROM t; SELECT evict()');
+	is(fc_in_flash($node, 't'), 0, 'reuse: the first eviction is not taken');
+	my %later = fc_stat($node, 'insert_skip_not_useful');
+	cmp_ok($later{insert_skip_not_useful} - $skip{insert_skip_not_useful}, '>=', 10, 'reuse: but counted');
+	is(fc_to_flash($node, 't'), 10, 'reuse: later ones are');
+	set(admission => 'all');
+}
+
+# The write budget: one megabyte a second, and one second's worth saved up. However slow the machine is, no more than
+# that may have been written.
+{
+	set(write_limit => 1);
+	$node->safe_psql('postgres', q{
+		CREATE TABLE flood (v text);
+		ALTER TABLE flood ALTER v SET STORAGE PLAIN;
+		INSERT INTO flood SELECT repeat('x', 5000) FROM generate_series(1, 1000);
+		VACUUM flood;
+	});
+	my $began  = time;
+	my %before = fc_stat($node, 'write_bytes', 'insert_skip_write_limit');
+	$node->safe_psql('postgres', "SELECT count((SELECT v FROM flood WHERE ctid = format('(%s,1)', b)::tid)) FROM generate_series(0, 999) b");
+	my %after   = fc_stat($node, 'write_bytes', 'insert_skip_write_limit');
+	my $seconds = time - $began;
+	cmp_ok($after{write_bytes} - $before{write_bytes}, '<=', (1 + $seconds) * 1024 * 1024, 'write_limit: kept');
+	set(write_limit => 0);
+}
+
+# Rings. Hint bits are set before, lest a scan makes pages dirty and leaves them to the clock.
+{
+	my $file = $node->basedir . '/rows';
+
+	open my $fh, '>', $file or die $!;
+	print $fh ('x' x 5000) . "\n" for 1 .. 600;
+	close $fh;
+	$node->safe_psql('postgres', q{CREATE TABLE big (v text); ALTER TABLE big ALTER v SET STORAGE PLAIN});
+	$node->safe_psql('postgres', "COPY big FROM '$file'");
+	fc_evict_all($node);
+	cmp_ok(fc_in_flash($node, 'big'), '<=', $ring, 'COPY leaves at most a ring');
+	$node->safe_psql('postgres', 'VACUUM big');
+	$node->safe_psql('postgres', 'CHECKPOINT');
+	foreach my $scan ('SELECT count(v) FROM big', 'VACUUM (DISABLE_PAGE_SKIPPING) big', 'ANALYZE big')
+	{
+		fc_evict($node, 'big');
+		purge();
+		$node->safe_psql('postgres', $scan);
+		fc_evict_all($node);
+		cmp_ok(fc_in_flash($node, 'big'), '<=', $ring, "$scan: at most a ring");
+	}
+}
+
+# A session that ignores checksum failures brings a damaged page into shared buffers. From then on nothing is taken from
+# there.
+{
+	my $file = $node->data_dir . '/' . $node->safe_psql('postgres', q{SELECT pg_relation_filepath('other')});
+
+	# Hint bits first: writing them would give the damaged page a new checksum.
+	$node->safe_psql('postgres', 'SELECT n FROM other');
+	$node->safe_psql('postgres', 'CHECKPOINT');
+	fc_evict($node, 'other');
+	purge();
+	$node->safe_psql('postgres', 'SELECT count(*) FROM t');
+	open my $fh, '+<:raw', $file or die "$file: $!";
+	seek $fh, 4000, 0;
+	print $fh 'damage';
+	close $fh;
+	my ($out, $err);
+	$node->psql('postgres', 'SET ignore_checksum_failure = on; SELECT n FROM other', stdout => \$out, stderr => \$err);
+	is($out, 1, 'damage: ignored by the session');
+	like($err, qr/WARNING:  page verification failed/, 'damage: and seen');
+	my %before = fc_stat($node, 'inserts', 'insert_skip_corrupt');
+	fc_evict($node, 't');
+	fc_evict($node, 'other');
+	my %after = fc_stat($node, 'inserts', 'insert_skip_corrupt');
+	is($after{inserts}, $before{inserts}, 'damage: nothing is taken any more');
+	is(fc_in_flash($node, 'other'), 0, 'damage: least of all the page');
+	cmp_ok($after{insert_skip_corrupt}, '>', $before{insert_skip_corrupt}, 'damage: counted');
+	my ($rc) = $node->psql('postgres', 'SELECT n FROM other');
+	is($rc, 3, 'damage: found by who reads the page from disk');
+}
+
+$node->stop;
+done_testing();
