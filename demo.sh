@@ -7,7 +7,8 @@
 # pgbench database of 1 GB (16 times shared_buffers) and runs the same skewed read load on it without and with
 # a flash cache. Then prints both side by side.
 #
-#   --dir DIR      make the temporary folder in DIR (default: ${TMPDIR:-/tmp}); it needs 4 GB
+#   --dir DIR      make the temporary folder in DIR; it needs 4 GB (default: ${TMPDIR:-/tmp}, or /var/tmp if
+#                  that is in memory)
 #   --keep         leave that folder behind, with the database, the logs and the latency of every transaction
 #   --seconds N    length of each of the two measurements (default 30)
 #
@@ -28,11 +29,11 @@ NEED_MB=4000       # in the folder: disk, flash, build, logs
 CLIENTS=16
 PLATEAU_S=40       # warming up ends earlier when the hit ratio stands still
 
-dir=${TMPDIR:-/tmp}
+dir=$(lab_place)
 seconds=30
 
 usage() {
-  sed -n '2,17s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
+  sed -n '2,/^set /s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
 }
 
 while [ $# -gt 0 ]; do
@@ -135,10 +136,7 @@ X
 
 # --- what could go wrong later is asked first --------------------------------------------------------------
 
-[ -d "$dir" ] || lab_die "$dir is not a folder"
-free_mb=$(df --output=avail -m "$dir" | tail -n 1 | tr -d ' ')
-[ "$free_mb" -ge "$NEED_MB" ] ||
-  lab_die "$dir has $free_mb MB free, the demonstration needs $NEED_MB MB: choose another folder with --dir"
+lab_check_place "$dir" "$NEED_MB"
 if [ "$(id -u)" -ne 0 ] && [ -t 0 ] && command -v sudo >/dev/null; then
   sudo -v -p 'password of %u, for installing packages and mounting the emulated disk: ' || true
 fi

@@ -16,7 +16,7 @@
 #   --reps N       repetitions of every arm; medians are printed (default: 3, resident and misses 5)
 #   --seconds N    length of one measurement (each figure has its default)
 #   --scale N      size of the pgbench database, where there is one (for trying the harness)
-#   --dir DIR      make the temporary folder in DIR (default: ${TMPDIR:-/tmp}); up to 12 GB
+#   --dir DIR      make the temporary folder in DIR (default: ${TMPDIR:-/tmp}, or /var/tmp if that is in memory); up to 12 GB
 #   --out FILE     JSON lines go here (default: results/bench-DATE.jsonl)
 #   --keep         leave the temporary folder behind
 #   --stock        only the arms without the extension (for trying the harness)
@@ -35,7 +35,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
 FIGURES=(latency hits resident misses scan capture writes memory)
 
 usage() {
-  sed -n '2,26s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
+  sed -n '2,/^set /s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
 }
 
 # Read by the figures.
@@ -44,7 +44,7 @@ BENCH_SECONDS=''
 BENCH_SCALE=''
 BENCH_STOCK=no
 
-dir=${TMPDIR:-/tmp}
+dir=$(lab_place)
 figures=()
 while [ $# -gt 0 ]; do
   case $1 in
@@ -67,7 +67,7 @@ while [ $# -gt 0 ]; do
   esac
 done
 [ ${#figures[@]} -gt 0 ] || { usage >&2; exit 2; }
-[ -d "$dir" ] || lab_die "$dir is not a folder"
+lab_check_place "$dir" 12000
 
 BENCH_OUT=${BENCH_OUT:-$LAB_ROOT/results/bench-$(date +%Y%m%d-%H%M%S).jsonl}
 mkdir -p "$(dirname "$BENCH_OUT")"

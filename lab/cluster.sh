@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # Sourced by demo.sh and bench/: private PostgreSQL 15 clusters on the lab's slow disk, and how to be rid of them.
 #
+#   lab_place                      a folder for temporary files that is on a disk
+#   lab_check_place DIR NEED_MB    ends the script if that folder will not do
 #   lab_open PREFIX                makes the folder everything goes into; traps signals and the exit, see lab_remove
 #   lab_disk SIZE_MB [plain]       the slow disk (or none); LAB_DISK says which: model, preload, plain
 #   lab_model fast|slow            suspends or resumes the slow disk's delays
@@ -57,6 +59,23 @@ lab_packages() {
   local -a more=()
   ! lab_has_root || more=(fuse3 libfuse3-dev pkg-config e2fsprogs mount)
   fc_need_packages postgresql-15 postgresql-server-dev-15 make gcc libc6-dev "${more[@]}"
+}
+
+# A flash file in memory would be charged to the server's own memory limit, and a disk there is none.
+lab_in_memory() { [[ $(stat -f -c %T "$1") =~ ^(tmpfs|ramfs)$ ]]; }
+
+lab_place() {
+  local place=${TMPDIR:-/tmp}
+  ! lab_in_memory "$place" || place=/var/tmp
+  echo "$place"
+}
+
+lab_check_place() {
+  local free_mb
+  [ -d "$1" ] || lab_die "$1 is not a folder"
+  ! lab_in_memory "$1" || lab_die "$1 is in memory (tmpfs): choose a folder on a disk with --dir"
+  free_mb=$(df --output=avail -m "$1" | tail -n 1 | tr -d ' ')
+  [ "$free_mb" -ge "$2" ] || lab_die "$1 has $free_mb MB free and $2 MB are needed: choose another folder with --dir"
 }
 
 lab_open() {
