@@ -26,6 +26,7 @@ use Test::More;
 our @EXPORT = qw(
   fc_server_copy fc_patch_version fc_patch_table fc_library
   fc_odd_node fc_start_odd fc_warnings fc_works fc_view
+  fc_start_with fc_is_refused
 );
 
 my $source = dirname(__FILE__) . '/../../src';
@@ -174,6 +175,45 @@ sub fc_view
 {
 	my ($node) = @_;
 	return $node->safe_psql('postgres', 'SELECT state, reason, attached_by FROM pg_stat_flashcache');
+}
+
+# Starts with the file; returns where its log begins.
+sub fc_start_with
+{
+	my ($node, $file, $size) = @_;
+	my $offset = -e $node->logfile ? -s $node->logfile : 0;
+
+	$node->adjust_conf('postgresql.conf', 'pg_flashcache.file', "'$file'");
+	$node->adjust_conf('postgresql.conf', 'pg_flashcache.size', "'" . ($size // '512kB') . "'");
+	$node->start;
+	return $offset;
+}
+
+# One refusal. `mend` removes the cause; without it the cache stays off.
+sub fc_is_refused
+{
+	my ($node, $what, $file, $reason, $hint, $mend, $size) = @_;
+	my $offset   = fc_start_with($node, $file, $size);
+	my @warnings = fc_warnings($node, $offset);
+	my $log      = slurp_file($node->logfile, $offset);
+
+	$node->safe_psql('postgres', 'CREATE EXTENSION IF NOT EXISTS pg_flashcache');
+	is_deeply(\@warnings, ["pg_flashcache is off: $reason"], "$what: one warning");
+	like($log, qr/HINT:  \Q$hint\E Then call pg_flashcache_enable\(\)\./, "$what: with a hint");
+	$node->poll_query_until('postgres', "SELECT state <> 'starting' FROM pg_stat_flashcache") or die;
+	is(fc_view($node), "off|$reason|interception", "$what: the view says so");
+
+	my ($rc, undef, $stderr) = $node->psql('postgres', 'SELECT pg_flashcache_enable()');
+	is($rc, 3, "$what: not mended, not enabled");
+	like($stderr, qr/ERROR:  pg_flashcache could not be enabled: \Q$reason\E/, "$what: enable says why");
+	if ($mend)
+	{
+		$mend->();
+		is($node->safe_psql('postgres', 'SELECT pg_flashcache_enable()'), 't', "$what: mended, enabled");
+		is(fc_view($node), 'active||interception', "$what: active");
+	}
+	$node->stop;
+	return;
 }
 
 1;

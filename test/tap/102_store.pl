@@ -28,50 +28,11 @@ sub write_file
 	return;
 }
 
-# Starts with the file; returns where its log begins.
-sub start_with
-{
-	my ($file, $size) = @_;
-	my $offset = -e $node->logfile ? -s $node->logfile : 0;
-
-	$node->adjust_conf('postgresql.conf', 'pg_flashcache.file', "'$file'");
-	$node->adjust_conf('postgresql.conf', 'pg_flashcache.size', "'" . ($size // '512kB') . "'");
-	$node->start;
-	return $offset;
-}
-
-# One refusal. `mend` removes the cause; without it the cache stays off.
-sub is_refused
-{
-	my ($what, $file, $reason, $hint, $mend, $size) = @_;
-	my $offset   = start_with($file, $size);
-	my @warnings = fc_warnings($node, $offset);
-	my $log      = slurp_file($node->logfile, $offset);
-
-	$node->safe_psql('postgres', 'CREATE EXTENSION IF NOT EXISTS pg_flashcache');
-	is_deeply(\@warnings, ["pg_flashcache is off: $reason"], "$what: one warning");
-	like($log, qr/HINT:  \Q$hint\E Then call pg_flashcache_enable\(\)\./, "$what: with a hint");
-	$node->poll_query_until('postgres', "SELECT state <> 'starting' FROM pg_stat_flashcache") or die;
-	is(fc_view($node), "off|$reason|interception", "$what: the view says so");
-
-	my ($rc, undef, $stderr) = $node->psql('postgres', 'SELECT pg_flashcache_enable()');
-	is($rc, 3, "$what: not mended, not enabled");
-	like($stderr, qr/ERROR:  pg_flashcache could not be enabled: \Q$reason\E/, "$what: enable says why");
-	if ($mend)
-	{
-		$mend->();
-		is($node->safe_psql('postgres', 'SELECT pg_flashcache_enable()'), 't', "$what: mended, enabled");
-		is(fc_view($node), 'active||interception', "$what: active");
-	}
-	$node->stop;
-	return;
-}
-
 # The file it makes.
 {
 	my $file = "$dir/made";
 
-	start_with($file);
+	fc_start_with($node, $file);
 	fc_create_sql($node);
 	fc_wait_active($node);
 	my @stat = stat $file;
@@ -80,13 +41,13 @@ sub is_refused
 	ok($stat[12] * 512 >= $stat[7], 'and has all its blocks');
 	$node->stop;
 
-	start_with($file, '1MB');
+	fc_start_with($node, $file, '1MB');
 	fc_wait_active($node);
 	is(-s $file, 128 * 8192 + 65536, 'a larger cache: the file has grown');
 	is($node->safe_psql('postgres', 'SELECT slots FROM pg_stat_flashcache'), 128, 'and so has the cache');
 	$node->stop;
 
-	start_with($file);
+	fc_start_with($node, $file);
 	fc_wait_active($node);
 	is(-s $file, 64 * 8192 + 65536, 'a smaller one: it has shrunk');
 
@@ -101,7 +62,8 @@ sub is_refused
 	$second->stop;
 }
 
-is_refused(
+fc_is_refused(
+	$node,
 	'inside the data directory',
 	"$data/flash", qq{"$data/flash" lies inside the data directory},
 	'Choose a path on local flash outside the data directory.');
@@ -111,7 +73,8 @@ ok(!-e "$data/flash", 'inside the data directory: nothing was made there');
 	my $link = "$dir/link_to_data";
 
 	symlink $data, $link or die $!;
-	is_refused(
+	fc_is_refused(
+	$node,
 		'inside the data directory by a link',
 		"$link/base/flash", qq{"$link/base/flash" lies inside the data directory},
 		'Choose a path on local flash outside the data directory.');
@@ -121,10 +84,11 @@ ok(!-e "$data/flash", 'inside the data directory: nothing was made there');
 	my $tablespace = "$dir/tablespace";
 
 	mkdir $tablespace or die $!;
-	start_with("$dir/made");
+	fc_start_with($node, "$dir/made");
 	$node->safe_psql('postgres', "CREATE TABLESPACE ts LOCATION '$tablespace'");
 	$node->stop;
-	is_refused(
+	fc_is_refused(
+	$node,
 		'inside a tablespace',
 		"$tablespace/flash", qq{"$tablespace/flash" lies inside a tablespace},
 		'Choose a path that is no tablespace.',
@@ -132,21 +96,24 @@ ok(!-e "$data/flash", 'inside the data directory: nothing was made there');
 }
 
 symlink "$dir/made", "$dir/symlink" or die $!;
-is_refused(
+fc_is_refused(
+	$node,
 	'symbolic link',
 	"$dir/symlink", qq{could not open "$dir/symlink": Too many levels of symbolic links},
 	'Symbolic links are refused; name the file itself.',
 	sub { unlink "$dir/symlink" or die $! });
 
 link "$dir/made", "$dir/hardlink" or die $!;
-is_refused(
+fc_is_refused(
+	$node,
 	'hard link',
 	"$dir/hardlink", qq{"$dir/hardlink" has other names (hard links)},
 	'Remove the file, or choose another path.',
 	sub { unlink "$dir/made" or die $! });
 
 chmod 0640, "$dir/hardlink" or die $!;
-is_refused(
+fc_is_refused(
+	$node,
 	'wrong mode',
 	"$dir/hardlink", qq{"$dir/hardlink" is accessible to other users},
 	'Use chmod 600, or remove the file.',
@@ -154,7 +121,8 @@ is_refused(
 
 write_file("$dir/foreign", 'somebody else' x 1000);
 chmod 0600, "$dir/foreign";
-is_refused(
+fc_is_refused(
+	$node,
 	'foreign content',
 	"$dir/foreign", qq{"$dir/foreign" holds something that is not a flash cache},
 	'Remove the file if it may be overwritten, or choose another path.',
@@ -162,19 +130,22 @@ is_refused(
 
 write_file("$dir/short", 'note');
 chmod 0600, "$dir/short";
-is_refused(
+fc_is_refused(
+	$node,
 	'a few bytes of somebody',
 	"$dir/short", qq{"$dir/short" holds something that is not a flash cache},
 	'Remove the file if it may be overwritten, or choose another path.');
 is(slurp_file("$dir/short"), 'note', 'a few bytes of somebody: left alone');
 
-is_refused(
+fc_is_refused(
+	$node,
 	'missing folder',
 	"$dir/missing/flash", qq{folder of "$dir/missing/flash" cannot be found: No such file or directory},
 	q{Create the folder on local flash, owned by the server's user.},
 	sub { mkdir "$dir/missing" or die $! });
 
-is_refused(
+fc_is_refused(
+	$node,
 	'no regular file',
 	'/dev/null', '"/dev/null" is neither a regular file nor a block device',
 	'Name a regular file or a block device.');
@@ -183,30 +154,17 @@ mkdir "$dir/readonly", 0500 or die $!;
 SKIP:
 {
 	skip 'the superuser of the machine may write anywhere', 7 if $> == 0;
-	is_refused(
+	fc_is_refused(
+	$node,
 		'folder without permission',
 		"$dir/readonly/flash", qq{could not open "$dir/readonly/flash": Permission denied},
 		q{The folder must be writable by the server's user.},
 		sub { chmod 0700, "$dir/readonly" or die $! });
 }
 
-# Not enough space: a limit on the size of files stands in for a full file system.
-SKIP:
-{
-	my $small = $ENV{FC_SMALL_FS};
-
-	skip 'FC_SMALL_FS names no small file system (test/tap/root.sh makes one)', 7 if !$small;
-	my $more = "$small/filler";
-
-	is_refused(
-		'not enough space',
-		"$small/flash", qq{could not reserve 16842752 bytes for "$small/flash": No space left on device},
-		'Free space on flash, or lower pg_flashcache.size.', undef, '16MB');
-}
-
 # A relative path never becomes a setting.
 {
-	start_with("$dir/hardlink");
+	fc_start_with($node, "$dir/hardlink");
 	my ($rc, undef, $stderr) = $node->psql('postgres', q{ALTER SYSTEM SET pg_flashcache.file = 'flash'});
 	is($rc, 3, 'relative path: refused');
 	like($stderr, qr/DETAIL:  The path must be absolute\.\nHINT:  Name a file on local flash/, 'relative path: with a hint');
@@ -215,13 +173,13 @@ SKIP:
 
 # Size 0 is a choice and logs no warning; a size without a file is a mistake.
 {
-	my $offset = start_with("$dir/hardlink", '0');
+	my $offset = fc_start_with($node, "$dir/hardlink", '0');
 	is(fc_view($node), 'disabled|pg_flashcache.size is 0|', 'size 0: disabled');
 	is_deeply([ fc_warnings($node, $offset) ], [], 'size 0: no warning');
 	ok(fc_works($node), 'size 0: the server works');
 	$node->stop;
 
-	$offset = start_with('');
+	$offset = fc_start_with($node, '');
 	is(fc_view($node), 'disabled|pg_flashcache.file is not set|', 'no file: disabled');
 	is_deeply([ fc_warnings($node, $offset) ], ['pg_flashcache is disabled: pg_flashcache.file is not set'], 'no file: one warning');
 	my ($rc, undef, $stderr) = $node->psql('postgres', 'SELECT pg_flashcache_enable()');
