@@ -31,6 +31,9 @@ check() {
     command -v "$tool" >/dev/null || cannot "needs $tool (packages fuse3, libfuse3-dev, gcc, pkg-config, e2fsprogs, mount)"
   done
   pkg-config --exists 'fuse3 >= 3.12' || cannot "needs libfuse3-dev 3.12 or newer"
+  # where nothing has used them since boot, their device files may not be there yet
+  [ -c /dev/fuse ] || modprobe fuse 2>/dev/null || true
+  [ -c /dev/loop-control ] || modprobe loop 2>/dev/null || true
   [ -c /dev/fuse ] || cannot "this kernel or container offers no /dev/fuse"
   [ -c /dev/loop-control ] || cannot "this kernel or container offers no loop devices"
 }
