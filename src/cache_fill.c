@@ -266,11 +266,13 @@ fc_cache_fill_flush(void)
 	/* neighbouring slots are written by one call */
 	for (int first = 0; first < nslots; first += run)
 	{
-		FcIo		io;
+		FcIo		io = FC_IO_FAILED;
 
 		for (run = 1; first + run < nslots && slots[first + run] == slots[first] + run; run++)
 			;
-		io = fc_store_write(slots[first], &pages[first], run);	/* F5 */
+		/* a device that was given up meanwhile is not tried again */
+		if (fc_cache_state() == FC_STATE_ACTIVE)
+			io = fc_store_write(slots[first], &pages[first], run);	/* F5 */
 		fc_failpoint(FC_FP_FILL_WRITTEN);
 		for (int i = first; i < first + run; i++)
 		{

@@ -129,7 +129,14 @@ _PG_init(void)
 	strlcpy(worker.bgw_type, "pg_flashcache writer", BGW_MAXLEN);
 	strlcpy(worker.bgw_library_name, "pg_flashcache", BGW_MAXLEN);
 	strlcpy(worker.bgw_function_name, "fc_writer_main", BGW_MAXLEN);
-	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
+
+	/*
+	 * No database connection, although that would show the writer in
+	 * pg_stat_activity: a process that has one must answer every
+	 * ProcSignalBarrier, so DROP DATABASE would wait for a writer that waits
+	 * for a hung device.
+	 */
+	worker.bgw_flags = BGWORKER_SHMEM_ACCESS;
 	worker.bgw_start_time = BgWorkerStart_ConsistentState;
 	worker.bgw_restart_time = WRITER_RESTART_S;
 	RegisterBackgroundWorker(&worker);

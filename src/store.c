@@ -42,7 +42,8 @@
 typedef struct StoreShared
 {
 	pg_atomic_uint32 generation;	/* counts openings; 0 = not open */
-	pg_atomic_uint32 failures;	/* in a row */
+	pg_atomic_uint32 read_failures; /* in a row */
+	pg_atomic_uint32 write_failures;	/* likewise; reads don't excuse them */
 	bool		direct;
 	dev_t		dev;
 	ino_t		ino;
@@ -73,7 +74,8 @@ fc_store_shmem_init(void)
 	shared = ShmemInitStruct("pg_flashcache store", sizeof(StoreShared), &found);
 	memset(shared, 0, sizeof(*shared));
 	pg_atomic_init_u32(&shared->generation, 0);
-	pg_atomic_init_u32(&shared->failures, 0);
+	pg_atomic_init_u32(&shared->read_failures, 0);
+	pg_atomic_init_u32(&shared->write_failures, 0);
 	my_generation = 0;
 }
 
@@ -291,7 +293,7 @@ open_hint(void)
 			return "Symbolic links are refused; name the file itself.";
 		case EACCES:
 		case EPERM:
-			return "The folder must be writable by the server's user.";
+			return "The file and its folder must belong to the server's user.";
 		case EBUSY:
 			return "A mounted block device cannot be used.";
 		case EROFS:
@@ -367,7 +369,8 @@ fc_store_open(const char *path, uint32 slots, FcStoreError *error)
 	shared->dev = st.st_dev;
 	shared->ino = st.st_ino;
 	strlcpy(shared->path, path, sizeof(shared->path));
-	pg_atomic_write_u32(&shared->failures, 0);
+	pg_atomic_write_u32(&shared->read_failures, 0);
+	pg_atomic_write_u32(&shared->write_failures, 0);
 	pg_write_barrier();
 	my_generation = pg_atomic_add_fetch_u32(&shared->generation, 1);
 	return true;
@@ -438,16 +441,16 @@ fc_store_adopt(FcStoreError *error)
 /* ---- reading and writing ---- */
 
 static FcIo
-note_result(bool ok, FcCounter errors)
+note_result(bool ok, pg_atomic_uint32 *failures, FcCounter errors)
 {
 	if (likely(ok))
 	{
-		if (unlikely(pg_atomic_read_u32(&shared->failures) != 0))
-			pg_atomic_write_u32(&shared->failures, 0);
+		if (unlikely(pg_atomic_read_u32(failures) != 0))
+			pg_atomic_write_u32(failures, 0);
 		return FC_IO_OK;
 	}
 	fc_count(errors);
-	if (pg_atomic_add_fetch_u32(&shared->failures, 1) >= FAILURES_IN_A_ROW)
+	if (pg_atomic_add_fetch_u32(failures, 1) >= FAILURES_IN_A_ROW)
 		return FC_IO_BROKEN;
 	return FC_IO_FAILED;
 }
@@ -471,7 +474,7 @@ fc_store_read(FcSlotNo slot, char *page)
 		memcpy(page, bounce, BLCKSZ);
 	if (unlikely(fc_failpoint(FC_FP_STORE_FLIP)))
 		page[BLCKSZ / 2] ^= 1;
-	return note_result(n == BLCKSZ, FC_READ_ERRORS);
+	return note_result(n == BLCKSZ, &shared->read_failures, FC_READ_ERRORS);
 }
 
 FcIo
@@ -503,5 +506,5 @@ fc_store_write(FcSlotNo first, char *const *pages, int n)
 		fc_count_n(FC_WRITE_BYTES, expected);
 		fc_count_n(FC_WRITE_NS, fc_now_ns() - begin);
 	}
-	return note_result(written == expected, FC_WRITE_ERRORS);
+	return note_result(written == expected, &shared->write_failures, FC_WRITE_ERRORS);
 }

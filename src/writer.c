@@ -294,9 +294,6 @@ fc_writer_run(FcSelfTest self_test)
 	pqsignal(SIGTERM, die);
 	BackgroundWorkerUnblockSignals();
 
-	/* to no database; makes it visible in pg_stat_activity */
-	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
-
 	on_shmem_exit(on_exit_writer, (Datum) 0);
 	start(self_test);
 	fc_handoff_set_writer(MyLatch);
