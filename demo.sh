@@ -144,7 +144,7 @@ fi
 step "packages: installing what is missing (a fresh Debian 12: about a minute)"
 lab_packages
 lab_open "$dir/pg_flashcache_demo"
-flash_home="$LAB_DIR/flash ($(df --output=fstype "$LAB_DIR" | tail -n 1))"
+flash_home="$LAB_DIR/flash ($(stat -f -c %T "$LAB_DIR"))"
 step "building the extension, in a folder of its own (about 10 s)"
 lab_run lab_build || lab_die "the extension could not be built"
 lab_disk "$DISK_MB"

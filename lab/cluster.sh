@@ -101,7 +101,7 @@ lab_give() {
   if [ "$UID" -eq 0 ]; then
     chown postgres: "$@"
   elif [ ! -O "$1" ]; then
-    fc_root chown "$UID:" "$@"
+    fc_root chown "$UID:$(id -g)" "$@"
   fi
 }
 

@@ -9,7 +9,7 @@ bench_conditions() {
     "cpu=$(awk -F': ' '/^model name/ { print $2; exit }' /proc/cpuinfo)" \
     "memory_mb=$(awk '/^MemTotal/ { printf "%d", $2 / 1024 }' /proc/meminfo)" \
     "server=$("$LAB_BIN/postgres" --version | awk '{ print "PostgreSQL", $3 }')" \
-    "load=$(cut -d' ' -f1 /proc/loadavg)" "folder=$(df --output=fstype "$LAB_DIR" | tail -n 1)" >>"$BENCH_OUT"
+    "load=$(cut -d' ' -f1 /proc/loadavg)" "folder=$(stat -f -c %T "$LAB_DIR")" >>"$BENCH_OUT"
   echo
   echo "== $1 =="
 }
