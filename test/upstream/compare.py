@@ -3,6 +3,7 @@
 
 usage: compare.py compare ARM STOCK...   counts and explains; exit status 1 when the arm differs
        compare.py differences RUN        lists the tests that differ from upstream's expected output
+       compare.py --self-test            proves that each kind of difference is seen
 
 Each argument is a directory with `console` (what pg_regress printed) and `regression.diffs` (if any test differed).
 
@@ -13,8 +14,11 @@ expected output exactly as it does in one of the stock runs.
 
 import re
 import sys
+import tempfile
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from difflib import unified_diff
+from io import StringIO
 from pathlib import Path
 
 RESULT = re.compile(r"^(?:test\s+|\s+)(?P<name>\S+)\s+\.\.\.\s+(?P<result>ok|FAILED|failed \(ignored\))(?P<how>[^\n]*)")
@@ -38,14 +42,20 @@ class Run:
         diffs: dict[str, list[str]] = {}
         path = directory / "regression.diffs"
         if path.exists():
-            name = ""
+            name, header = "", 0
             # Paths differ from run to run; nothing in a result should depend on them.
             text = path.read_bytes().decode("latin-1").replace(str(directory), "RUN")
             for line in text.split("\n"):
                 if line.startswith("diff -"):
                     name = Path(line.split()[-1]).stem
                     diffs[name] = []
-                elif name and not line.startswith(("--- RUN", "+++ RUN")):
+                    header = 2
+                elif header > 0:
+                    # The two names with their times; which of several expected files was nearest does matter.
+                    if header == 2:
+                        diffs[name].append(Path(line.split("\t")[0]).name)
+                    header -= 1
+                else:
                     diffs[name].append(line)
         return cls(tests, diffs)
 
@@ -87,8 +97,49 @@ def compare(arm: Run, stocks: list[Run]) -> tuple[int, int]:
     return good, bad
 
 
+def self_test() -> int:
+    stock = Run({"a": "ok", "b": "FAILED", "random": "failed (ignored)"}, {"b": ["-1", "+2"]})
+    cases: list[tuple[str, Run, int]] = [
+        ("the same", stock, 0),
+        ("b is as upstream expects", Run(stock.tests | {"b": "ok"}, {}), 0),
+        ("b differs in another way", Run(stock.tests, {"b": ["-1", "+3"]}), 1),
+        ("b crashed", Run(stock.tests | {"b": "FAILED (test process exited with exit code 2)"}, stock.diffs), 1),
+        ("a differs", Run(stock.tests | {"a": "FAILED"}, stock.diffs | {"a": ["+x"]}), 1),
+        ("a did not run", Run({"b": "FAILED", "random": "ok"}, stock.diffs), 1),
+        ("one test more", Run(stock.tests | {"c": "ok"}, stock.diffs), 1),
+        ("nothing ran", Run({}, {}), 3),
+    ]
+    wrong = 0
+    with redirect_stdout(StringIO()):
+        results = [(what, compare(arm, [stock])[1], expected) for what, arm, expected in cases]
+        results.append(("the stock server ran nothing", compare(Run({}, {}), [Run({}, {})])[1], 1))
+        results.append(("forgiven by the second stock run", compare(stock, [Run({"b": "ok"}, {}), stock])[1], 2))
+    for what, failed, expected in results:
+        if failed != expected:
+            wrong += 1
+            print(f"{what}: {failed} failed instead of {expected}", file=sys.stderr)
+    console = "test a    ... ok   12 ms\n     b    ... FAILED     3 ms\ntest c  ... FAILED (test process exited with exit code 2) 9 ms\n"
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        (directory / "console").write_text(console, encoding="utf-8")
+        (directory / "regression.diffs").write_text(
+            f"diff -U3 /x/b_1.out {name}/r/b.out\n--- /x/b_1.out\t1\n+++ {name}/r/b.out\t2\n-{name}/a\n--- c\n", encoding="utf-8"
+        )
+        run = Run.read(directory)
+    if run != Run(
+        {"a": "ok", "b": "FAILED", "c": "FAILED (test process exited with exit code 2)"},
+        {"b": ["b_1.out", "-RUN/a", "--- c", ""]},
+    ):
+        wrong += 1
+        print(f"console and differences are read as {run}", file=sys.stderr)
+    print(f"comparison self-test: {len(results) + 1 - wrong} of {len(results) + 1} cases")
+    return 1 if wrong else 0
+
+
 def main(arguments: list[str]) -> int:
     match arguments:
+        case ["--self-test"]:
+            return self_test()
         case ["compare", arm, stock, *more]:
             good, bad = compare(Run.read(Path(arm)), [Run.read(Path(name)) for name in (stock, *more)])
             print(f"{good} passed, {bad} failed")

@@ -2,6 +2,7 @@
 r"""Ends every COPY ... FROM STDIN of upstream's test scripts with a line `\.`, where it has none.
 
 usage: end_copy.py FILE.sql...
+       end_copy.py --self-test
 
 Recent psql (seen in 15.20) reads the data of a COPY FROM STDIN to its end even when the server refuses the statement.
 Upstream's older scripts have statements that are expected to fail and that no data follows: there such a psql swallows
@@ -59,7 +60,28 @@ def complete(lines: list[str]) -> tuple[list[str], int]:
     return out, added
 
 
+def self_test() -> int:
+    cases: list[tuple[str, str]] = [
+        ("COPY t FROM stdin;\n1\n\\.\nSELECT 1;", "COPY t FROM stdin;\n1\n\\.\nSELECT 1;"),
+        ("copy t from stdin; -- fails\nSELECT 1;", "copy t from stdin; -- fails\n\\.\nSELECT 1;"),
+        ("copy t from stdin;\ncopy t from stdin;\n1\n\\.", "copy t from stdin;\n\\.\ncopy t from stdin;\n1\n\\."),
+        ("COPY t\n(a)\nFROM STDIN;\nSELECT 1;", "COPY t\n(a)\nFROM STDIN;\n\\.\nSELECT 1;"),
+        ("copy t from stdin;\nselect 0\\; copy t from stdin;\n1\n\\.", "copy t from stdin;\n\\.\nselect 0\\; copy t from stdin;\n1\n\\."),
+        ("COPY t TO stdout;\n-- copy t from stdin;\nSELECT 1;", "COPY t TO stdout;\n-- copy t from stdin;\nSELECT 1;"),
+    ]
+    wrong = 0
+    for script, expected in cases:
+        found = "\n".join(complete(script.split("\n"))[0])
+        if found != expected:
+            wrong += 1
+            print(f"expected {expected!r}, found {found!r}", file=sys.stderr)
+    print(f"end of COPY self-test: {len(cases) - wrong} of {len(cases)} cases")
+    return 1 if wrong else 0
+
+
 def main(names: list[str]) -> int:
+    if names == ["--self-test"]:
+        return self_test()
     for name in names:
         path = Path(name)
         # Some scripts hold bytes of other encodings: latin-1 maps every byte to itself.
