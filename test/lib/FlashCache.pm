@@ -138,23 +138,20 @@ sub fc_create_sql
 	return;
 }
 
-# Waits until the cache of a node has left the state 'starting'; dies when it then is not active.
 sub fc_wait_active
 {
 	my ($node) = @_;
 	return fc_wait_state($node, 'active');
 }
 
+# Waits for a state, and says what it is instead if it does not come. Any other state may be on its way to that one: a
+# reload, for example, reaches the processes one by one.
 sub fc_wait_state
 {
 	my ($node, $state) = @_;
-	$node->poll_query_until('postgres', "SELECT state = '$state' OR "
-		  . "('$state' = 'active' AND state <> 'starting') FROM pg_stat_flashcache")
-	  or die "the cache of " . $node->name . " did not become $state";
+	return if $node->poll_query_until('postgres', "SELECT state = '$state' FROM pg_stat_flashcache");
 	my %now = fc_stat($node, 'state', 'reason');
-	die "the cache of " . $node->name . " is $now{state}, not $state: $now{reason}"
-	  if $now{state} ne $state;
-	return;
+	die 'the cache of ' . $node->name . " is $now{state}, not $state: $now{reason}";
 }
 
 =pod
