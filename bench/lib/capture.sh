@@ -31,7 +31,7 @@ X
     for rate in "${rates[@]}"; do
       local -a throttle=()
       [ "$rate" -eq 0 ] || throttle=(-R $((rate / batch)))
-      bench_start_flash a bench 1500MB shared_buffers=128MB pg_flashcache.admission=all \
+      bench_start_flash a bench 1500MB shared_buffers=128MB pg_flashcache.admission=all pg_flashcache.os_cache_probe=off \
         enable_hashjoin=off enable_mergejoin=off plan_cache_mode=force_generic_plan
       lab_psql a -d bench -Atq -c "EXPLAIN SELECT count(*) FROM batches JOIN pages ON pages.ctid = batches.tid WHERE batch = 1" |
         grep -q 'Tid Scan' || lab_die "the plan is not a TID scan"

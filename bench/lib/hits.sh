@@ -13,7 +13,7 @@ figure_hits() {
   bench_pages a bench "$pages"
   lab_stop a
   # usage counts must not save pages from the clock: 16 MB of buffers for 1 GB of table
-  bench_start_flash a bench 1280MB shared_buffers=16MB temp_buffers=64MB
+  bench_start_flash a bench 1280MB shared_buffers=16MB temp_buffers=64MB pg_flashcache.os_cache_probe=off
   bench_random_reads EXPLAIN | lab_psql a -d bench -Atq -f - | grep -q 'Tid Scan' || lab_die "the plan is not a TID scan"
   for ((pass = 1; pass <= 6; pass++)); do
     lab_drop_cache a # or the page cache would answer what is in flash already
