@@ -119,3 +119,21 @@ bench_round() {
 
 # Ten seconds of a load, for lab_warm.
 bench_warm_slice() { lab_pgbench "$1" -n -T 10 "${@:2}" >/dev/null 2>&1; }
+
+# Switches os_cache_probe of a running server: auto or off.
+bench_set_probe() {
+  local i
+  lab_psql "$1" -d "$2" -q -c "ALTER SYSTEM SET pg_flashcache.os_cache_probe = $3" -c 'SELECT pg_reload_conf()' >/dev/null
+  for ((i = 0; i < 100; i++)); do
+    [ "$(lab_sql "$1" "$2" 'SHOW pg_flashcache.os_cache_probe')" != "$3" ] || return 0
+    sleep 0.05
+  done
+  lab_die "pg_flashcache.os_cache_probe did not become $3"
+}
+
+# Ends the run where a statement is not planned as a nested loop over TID scans; the plan comes on standard input.
+bench_expect_tid_scan() {
+  local plan
+  plan=$(cat)
+  [[ $plan == *'Tid Scan'* ]] || lab_die "the plan is not a TID scan: $plan"
+}
