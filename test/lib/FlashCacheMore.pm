@@ -424,6 +424,9 @@ sub fc_kill_server
 {
 	my ($node) = @_;
 	my $postmaster = $node->{_pid};
+	# It must not start another one while we count them.
+	kill 'STOP', $postmaster;
+	1 until process_stat($postmaster) =~ /\) T /;
 	opendir(my $proc, '/proc') or die "could not read /proc: $!";
 	my @children = grep { /^\d+$/ && process_stat($_) =~ /\) \S $postmaster / } readdir $proc;
 	closedir $proc;
