@@ -64,12 +64,13 @@ bench_hit_ratio() {
     'BEGIN { printf "%.4f\n", h + m ? h / (h + m) : 0 }'
 }
 
-# Transactions a second of one pgbench run, and its average latency in ms.
+# Transactions a second of one pgbench run, its average latency in ms, and the number of transactions.
 bench_pgbench() {
   local name=$1 out=$LAB_DIR/log/pgbench
   shift
   lab_run lab_pgbench "$name" -n "$@" >"$out" 2>&1 || { cat "$out" >&2; return 1; }
-  awk '/^tps = / { tps = $3 } /^latency average = / { ms = $4 } END { printf "%.1f %.4f\n", tps, ms }' "$out"
+  awk '/^tps = / { tps = $3 } /^latency average = / { ms = $4 } /^number of transactions actually/ { n = $6 }
+    END { printf "%.1f %.4f %d\n", tps, ms, n }' "$out"
 }
 
 # Buffer-pool misses as the server counts them, which does without the extension. The count of a session
@@ -92,29 +93,46 @@ bench_pages() {
 X
 }
 
+# Processor time of a server's processes that have ended, in clock ticks: with pgbench's sessions gone, theirs.
+bench_ticks() {
+  while [ "$(lab_sql "$1" postgres "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'")" -gt 1 ]; do :; done
+  awk '{ sub(/.*\) /, ""); print $14 + $15 }' "/proc/$(cat "$LAB_DIR/socket/$1.pid")/stat"
+}
+
 # Two or more servers run side by side, idle but for the one under load; slices of a few seconds go round them
-# in an order that alternates. bench_round FIGURE REP SLICES SECONDS SERVERS -- PGBENCH-ARGS: records the
-# transactions a second of each server over all its slices.
+# in an order that alternates. bench_round FIGURE REP SLICES SECONDS SERVERS -- PGBENCH-ARGS: records each
+# server's transactions a second (median of its slices) and the processor time of a transaction in its
+# sessions. The latter hardly minds what else the machine is doing.
 bench_round() {
-  local figure=$1 rep=$2 slices=$3 seconds=$4 i server tps
+  local figure=$1 rep=$2 slices=$3 seconds=$4 i server tps n cpu
   local -a servers=() order
-  local -A sum=()
+  local -A all=() transactions=() ticks=()
   shift 4
   while [ "$1" != -- ]; do
     servers+=("$1")
     shift
   done
   shift
+  for server in "${servers[@]}"; do ticks[$server]=$(bench_ticks "$server"); done
   for ((i = 0; i < slices; i++)); do
     mapfile -t order < <(bench_rotate $((rep + i)) "${servers[@]}")
     for server in "${order[@]}"; do
-      read -r tps _ < <(bench_pgbench "$server" -T "$seconds" "$@")
-      sum[$server]="${sum[$server]-} $tps"
+      read -r tps _ n < <(bench_pgbench "$server" -T "$seconds" "$@")
+      all[$server]="${all[$server]-} $tps"
+      transactions[$server]=$((${transactions[$server]-0} + n))
     done
   done
   for server in "${servers[@]}"; do
-    bench_record "$figure" "$server" "$rep" "tps=$(tr ' ' '\n' <<<"${sum[$server]}" | sed '/^$/d' | bench_sorted_median)"
+    cpu=$(($(bench_ticks "$server") - ticks[$server]))
+    bench_record "$figure" "$server" "$rep" "tps=$(tr ' ' '\n' <<<"${all[$server]}" | sed '/^$/d' | bench_sorted_median)" \
+      "cpu_us=$(awk -v t="$cpu" -v hz="$(getconf CLK_TCK)" -v n="${transactions[$server]}" 'BEGIN { printf "%.2f", n ? 1e6 * t / hz / n : 0 }')"
   done
+}
+
+# Both ratios of such a round: bench_load_results FIGURE WHAT GOAL SERVER, against the server "without".
+bench_load_results() {
+  bench_ratio_result "$1" "$2: transactions/s, loaded / not loaded" "at least $3" tps "$4" without
+  bench_ratio_result "$1" "$2: processor time of a transaction, not loaded / loaded" "at least $3" cpu_us without "$4"
 }
 
 # Ten seconds of a load, for lab_warm.

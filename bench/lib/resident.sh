@@ -27,6 +27,6 @@ figure_resident() {
     bench_round resident "$rep" 4 "$seconds" "${servers[@]}" -- -S -M prepared -c 8 -j 2 bench
     for server in "${servers[@]}"; do lab_stop "$server"; done
   done
-  bench_table resident tps -- "${servers[@]}"
-  [ "$BENCH_STOCK" = yes ] || bench_ratio_result resident "loaded / not loaded" "at least 0.99" tps loaded without
+  bench_table resident tps cpu_us -- "${servers[@]}"
+  [ "$BENCH_STOCK" = yes ] || bench_load_results resident "in shared_buffers" 0.99 loaded
 }
