@@ -158,7 +158,7 @@ SKIP:
 	$node,
 		'folder without permission',
 		"$dir/readonly/flash", qq{could not open "$dir/readonly/flash": Permission denied},
-		q{The folder must be writable by the server's user.},
+		q{The file and its folder must belong to the server's user.},
 		sub { chmod 0700, "$dir/readonly" or die $! });
 }
 

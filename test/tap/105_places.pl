@@ -29,7 +29,7 @@ fc_is_refused(
 	$node,
 	'wrong owner, closed',
 	"$places/foreign/flash", qq{could not open "$places/foreign/flash": Permission denied},
-	q{The folder must be writable by the server's user.},
+	q{The file and its folder must belong to the server's user.},
 	sub { unlink "$places/foreign/flash" or die $! });
 
 SKIP:
