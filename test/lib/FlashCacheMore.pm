@@ -231,13 +231,15 @@ sub fc_bring
 	my $missing = '';
 	for (1 .. MAX_ROUNDS)
 	{
+		# In this order: a page that is in shared buffers may be dirty yet, and writing it takes it out of flash.
+		my $in_buffers = fc_tag_buffers($node, $tag);
 		$missing = $node->safe_psql($database,
 			"SELECT string_agg(block::text, ' ') FROM generate_series(0, pg_relation_size('$relation') / 8192 - 1) block "
 			  . "WHERE NOT EXISTS (SELECT FROM pg_flashcache_pages WHERE $where AND relblocknumber = block)");
-		return if $missing eq '' && fc_tag_buffers($node, $tag) == 0;
+		return if $in_buffers == 0 && $missing eq '';
 		# In mode 'buffer' every page gets an ordinary buffer, of tables and indexes alike.
-		$node->safe_psql($database, join '', map { "SELECT pg_prewarm('$relation', 'buffer', 'main', $_, $_);" } split / /, $missing);
-		$node->safe_psql($database, 'CHECKPOINT') if $missing ne '';
+		$node->safe_psql($database,
+			join "\n", 'CHECKPOINT;', map { "SELECT pg_prewarm('$relation', 'buffer', 'main', $_, $_);" } split / /, $missing);
 		push_all_out($node);
 	}
 	my %after = fc_stat($node);
@@ -259,31 +261,42 @@ sub fc_push_out
 }
 
 # As fc_evict_all, but with many small statements: in a pool of 128 buffers a large one goes round several times before a
-# writer that has to share the processor comes to look, and loses the same pages each time.
-my %filler;
+# writer that has to share the processor comes to look, and loses the same pages each time. For the same reason no
+# filler is made while there is one.
+my %rounds;
 
 sub push_all_out
 {
 	my ($node) = @_;
-	my $filler = $filler{ $node->name };
+	my ($table, $rows) = split /\|/, filler($node);
 
-	if (!$filler || $node->safe_psql('postgres', "SELECT count(*) FROM pg_class WHERE relname = '$filler->{table}' "
-			. "AND pg_relation_size(oid) >= $filler->{rows} * 8192") eq '0')
+	if (!$rows)
 	{
-		fc_evict_all($node);    # makes the table
-		my $table = $node->safe_psql('postgres', 'SELECT pg_is_in_recovery()') eq 't' ? 'fc_filler_logged' : 'fc_filler';
-		my $rows = $node->safe_psql('postgres', "SELECT pg_relation_size('$table') / 8192");
-		$filler = $filler{ $node->name } = { table => $table, rows => $rows, round => 0 };
+		fc_evict_all($node);
+		($table, $rows) = split /\|/, filler($node);
 	}
 	# Each round begins elsewhere, so that no two meet the same frames at the same time.
-	my @first = map { STEP * $_ } 0 .. $filler->{rows} / STEP - 1;
-	my $begin = 7 * $filler->{round}++ % @first;
+	my @first = map { STEP * $_ } 0 .. $rows / STEP - 1;
+	my $begin = 7 * $rounds{ $node->name }++ % @first;
 	$node->safe_psql(
 		'postgres', join "\n",
 		'SET enable_seqscan = off; SET enable_bitmapscan = off; SET max_parallel_workers_per_gather = 0;',
-		map { "SELECT count(pad) FROM $filler->{table} WHERE id > $_ AND id <= $_ + " . STEP . ';' }
+		map { "SELECT count(pad) FROM $table WHERE id > $_ AND id <= $_ + " . STEP . ';' }
 		  @first[ $begin .. $#first ], @first[ 0 .. $begin - 1 ]);
 	return;
+}
+
+# Which filler of fc_evict_all there is, and how many rows it has. The unlogged one is better, since it does not go
+# through the cache; a crash empties it, and a standby cannot read it.
+sub filler
+{
+	my ($node) = @_;
+	return $node->safe_psql(
+		'postgres', q{
+		SELECT relname, pg_relation_size(oid) / 8192 FROM pg_class
+		WHERE relname IN ('fc_filler', 'fc_filler_logged') AND pg_relation_size(oid) > 0
+			AND NOT (relpersistence = 'u' AND pg_is_in_recovery())
+		ORDER BY relname LIMIT 1});
 }
 
 # One test: exactly so many pages with that tag are in flash.

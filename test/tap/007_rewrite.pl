@@ -103,7 +103,9 @@ sub test_catalog
 		}
 		cmp_ok(fc_tag_flash($node, $old), '>', 0, $node->name . ": $catalog is in flash");
 	}
-	my $rows = $primary->safe_psql('postgres', "SELECT count(*), sum(oid::bigint) FROM $catalog");
+	# What initdb made: the helpers may create tables of their own at any time.
+	my $count = "SELECT count(*), sum(oid::bigint) FROM $catalog WHERE oid < 16384";
+	my $rows = $primary->safe_psql('postgres', $count);
 	$primary->safe_psql('postgres', "VACUUM FULL $catalog");
 	isnt(fc_tag($primary, 'postgres', $catalog)->{rel}, $old->{rel}, "VACUUM FULL $catalog gave it a new file");
 	fc_replayed($primary, $standby);
@@ -111,7 +113,7 @@ sub test_catalog
 	{
 		fc_is_gone($node, $old, "VACUUM FULL $catalog: the old one is gone");
 		fc_evict_all($node);
-		is($node->safe_psql('postgres', "SELECT count(*), sum(oid::bigint) FROM $catalog"),
+		is($node->safe_psql('postgres', $count),
 			$rows, $node->name . ": VACUUM FULL $catalog: the rows are the same");
 	}
 	return;

@@ -14,7 +14,9 @@ use FlashCacheMore;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $pages = 40;
+# Four files of it fit into shared buffers beside the rest: what recovery had to push out would not be in flash, since the
+# cache starts after it.
+my $pages = 15;
 my ($primary, $standby) = fc_pair(conf => 'max_prepared_transactions = 5');
 my @both = ($primary, $standby);
 
@@ -48,7 +50,10 @@ sub is_in_flash
 	my ($node, $tag, $name) = @_;
 	foreach my $file (sort keys %$tag)
 	{
+		# What recovery has pushed out already never comes to flash, since the cache starts after it.
+		my $is_left = fc_tag_buffers($node, $tag->{$file}) > 0 || $name !~ /kill/;
 		fc_push_out($node, $tag->{$file});
+		next if !$is_left;
 		cmp_ok(fc_tag_flash($node, $tag->{$file}), '>', 0, $node->name . ": $name: $file is in flash");
 	}
 	return;
