@@ -38,11 +38,11 @@ check() {
   [ -c /dev/loop-control ] || cannot "this kernel or container offers no loop devices"
 }
 
-# Waits until a condition holds, at most 10 s. The steps below are done within milliseconds; polling is
+# Waits until a condition holds, at most 30 s (a machine may be busy). The steps below are done within milliseconds; polling is
 # all that mount(8) and losetup(8) offer.
 await() {
   local i
-  for ((i = 0; i < 200; i++)); do
+  for ((i = 0; i < 600; i++)); do
     "$@" && return 0
     sleep 0.05
   done
