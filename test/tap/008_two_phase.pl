@@ -81,9 +81,6 @@ sub is_ended
 
 my $tag = prepare('one');
 is_in_flash($standby, $tag, 'prepared');
-# What recovery has read can be read by no one again until the transaction ends. In a larger pool it stays for long enough
-# to be seen by the writer.
-$primary->append_conf('postgresql.conf', 'shared_buffers = 4MB');
 fc_kill_server($primary);
 $primary->start;
 fc_wait_active($primary);
