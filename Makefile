@@ -7,8 +7,13 @@
 MODULE_big = pg_flashcache
 OBJS = \
 	src/attach/attach.o \
+	src/attach/data_file.o \
 	src/attach/events.o \
+	src/attach/shape.o \
+	src/attach/smgr_async.o \
 	src/attach/smgr_block.o \
+	src/attach/smgr_files.o \
+	src/attach/smgr_vector.o \
 	src/attach/table.o \
 	src/bufscan.o \
 	src/cache.o \

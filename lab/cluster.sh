@@ -14,8 +14,8 @@
 #   lab_psql NAME ARG...; lab_sql NAME DB SQL  (a value, unaligned)
 #   lab_load NAME DB SCALE         a pgbench database, vacuumed and checkpointed
 #   lab_drop_cache NAME            the kernel forgets the cluster's files
-#   lab_warm NAME DB MAX_S STEP COMMAND...     repeats a load until the hit ratio grows by less than STEP tenths
-#                                  of a point, at most MAX_S seconds; one line after each repetition
+#   lab_warm NAME DB MAX_S STEP COMMAND...     repeats a load until three repetitions have raised the hit ratio by less than
+#                                  STEP tenths of a point, at most MAX_S seconds; one line after each repetition
 #   lab_latency PREFIX             transactions, average and 95th percentile in ms, from pgbench's logs
 #   lab_run COMMAND...             a long step that a signal ends at once
 #   lab_remove                     stops, unmounts and removes everything; the traps do it too
@@ -375,7 +375,8 @@ lab_drop_cache() {
 
 # At the disk's full speed the cache fills in a minute rather than in hours; the load is the one that is measured.
 lab_warm() {
-  local name=$1 db=$2 until=$((SECONDS + $3)) step=$4 hits misses used slots ratio last=-1 hits0 misses0
+  local name=$1 db=$2 until=$((SECONDS + $3)) step=$4 hits misses used slots ratio hits0 misses0
+  local -a past=(-1000 -1000 -1000) # of the last three repetitions: growth is slow towards the end
   shift 4
   read -r hits0 misses0 < <(lab_sql "$name" "$db" 'SELECT hits, misses FROM pg_stat_flashcache')
   while [ $SECONDS -lt $until ]; do
@@ -385,8 +386,8 @@ lab_warm() {
     hits0=$hits misses0=$misses
     echo "        $((100 * used / slots))% of the flash used, $((ratio / 10)).$((ratio % 10))% hits"
     # until it is 80% full it takes everything: no plateau before that
-    [ $((ratio - last)) -ge "$step" ] || [ $((10 * used)) -lt $((8 * slots)) ] || break
-    last=$ratio
+    [ $((ratio - past[0])) -ge "$step" ] || [ $((10 * used)) -lt $((8 * slots)) ] || break
+    past=("${past[@]:1}" "$ratio")
   done
 }
 

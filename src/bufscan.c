@@ -24,6 +24,23 @@
 #define TAG_SPC(t) ((t)->rnode.spcNode)
 #define TAG_DB(t) ((t)->rnode.dbNode)
 #define TAG_REL(t) ((t)->rnode.relNode)
+#else
+#define TAG_SPC(t) ((t)->spcOid)
+#define TAG_DB(t) ((t)->dbOid)
+#define TAG_REL(t) ((t)->relNumber)
+#endif
+
+/* 19 keeps the content lock in the state as well, which takes 64 bits. */
+#if PG_VERSION_NUM < 190000
+typedef uint32 BufState;
+#define READ_STATE(buf) pg_atomic_read_u32(&(buf)->state)
+#define LOCK_STATE_ONCE(buf) pg_atomic_fetch_or_u32(&(buf)->state, BM_LOCKED)
+#define UNLOCK_STATE(buf, s) UnlockBufHdr(buf, s)
+#else
+typedef uint64 BufState;
+#define READ_STATE(buf) pg_atomic_read_u64(&(buf)->state)
+#define LOCK_STATE_ONCE(buf) pg_atomic_fetch_or_u64(&(buf)->state, BM_LOCKED)
+#define UNLOCK_STATE(buf, s) UnlockBufHdr(buf)
 #endif
 
 uint64
@@ -56,8 +73,8 @@ FcPeek
 fc_bufscan_peek(uint32 frame, FcTag *tag)
 {
 	BufferDesc *buf = GetBufferDescriptor(frame);
-	uint32		state = pg_atomic_read_u32(&buf->state);
-	const uint32 cacheable = BM_VALID | BM_TAG_VALID | BM_PERMANENT;
+	BufState	state = READ_STATE(buf);
+	const BufState cacheable = BM_VALID | BM_TAG_VALID | BM_PERMANENT;
 
 	if ((state & cacheable) != cacheable || BUF_STATE_GET_USAGECOUNT(state) != 0)
 		return FC_PEEK_NO;
@@ -85,13 +102,13 @@ FcCopy
 fc_bufscan_copy_if_clean(uint32 frame, const FcTag *tag, char *copy)
 {
 	BufferDesc *buf = GetBufferDescriptor(frame);
-	const uint32 wanted = BM_VALID | BM_TAG_VALID | BM_PERMANENT;
-	const uint32 unwanted = BM_DIRTY | BM_IO_IN_PROGRESS;
-	uint32		state;
+	const BufState wanted = BM_VALID | BM_TAG_VALID | BM_PERMANENT;
+	const BufState unwanted = BM_DIRTY | BM_IO_IN_PROGRESS;
+	BufState	state;
 	FcCopy		result;
 
 	/* tried once: whoever holds it is about to use the page */
-	state = pg_atomic_fetch_or_u32(&buf->state, BM_LOCKED);
+	state = LOCK_STATE_ONCE(buf);
 	if (state & BM_LOCKED)
 		return FC_COPY_PINNED;
 	state |= BM_LOCKED;
@@ -105,7 +122,7 @@ fc_bufscan_copy_if_clean(uint32 frame, const FcTag *tag, char *copy)
 		memcpy(copy, BufferGetBlock(BufferDescriptorGetBuffer(buf)), BLCKSZ);
 		result = FC_COPY_DONE;
 	}
-	UnlockBufHdr(buf, state);
+	UNLOCK_STATE(buf, state);
 	return result;
 }
 
@@ -116,7 +133,7 @@ fc_bufscan_being_evicted(const FcTag *tag)
 	uint32		hash;
 	LWLock	   *lock;
 	int			id;
-	uint32		state;
+	BufState	state;
 
 	/*
 	 * The caller is in FlushBuffer(): it holds the content lock and the I/O
@@ -127,6 +144,12 @@ fc_bufscan_being_evicted(const FcTag *tag)
 	btag.rnode.spcNode = tag->spc;
 	btag.rnode.dbNode = tag->db;
 	btag.rnode.relNode = tag->rel;
+	btag.forkNum = MAIN_FORKNUM;
+	btag.blockNum = tag->blk;
+#else
+	btag.spcOid = tag->spc;
+	btag.dbOid = tag->db;
+	btag.relNumber = tag->rel;
 	btag.forkNum = MAIN_FORKNUM;
 	btag.blockNum = tag->blk;
 #endif
@@ -142,7 +165,7 @@ fc_bufscan_being_evicted(const FcTag *tag)
 	 * The clock evicts at usage count 0.  A buffer ring reuses its own frames
 	 * at 1, to which the scan's pin has set it.
 	 */
-	state = pg_atomic_read_u32(&GetBufferDescriptor(id)->state);
+	state = READ_STATE(GetBufferDescriptor(id));
 	return (state & BM_PERMANENT) != 0 && (state & BM_IO_IN_PROGRESS) != 0 &&
 		BUF_STATE_GET_USAGECOUNT(state) == 0;
 }

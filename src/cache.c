@@ -48,7 +48,7 @@ static char startup_reason[FC_REASON_LEN] = "pg_flashcache is not in shared_prel
 /* This process's view of where reads come from. */
 static FcStreams streams;
 static FcTimes times;
-static bool in_stream;			/* was the read in progress part of one? */
+static bool in_stream;			/* was the last run part of one? */
 static uint64 prefetched_rel;	/* relation the server prefetches itself */
 static uint32 prefetched_reads; /* how many more reads that is believed */
 
@@ -242,12 +242,23 @@ share_times(void)
 }
 
 void
-fc_cache_disk_read(uint64 ns)
+fc_cache_disk_read(uint64 ns, int n)
 {
-	fc_count(FC_DISK_READS);
+	fc_count_n(FC_DISK_READS, n);
 	fc_count_n(FC_DISK_READ_NS, ns);
-	fc_policy_mean(in_stream ? &times.disk_stream : &times.disk_single, ns);
+	/* outside a stream a request costs a seek, however many pages it has */
+	if (in_stream)
+		fc_policy_mean(&times.disk_stream, ns / n);
+	else
+		fc_policy_mean(&times.disk_single, ns);
 	share_times();
+	in_stream = false;
+}
+
+void
+fc_cache_disk_read_started(int n)
+{
+	fc_count_n(FC_DISK_READS, n);
 	in_stream = false;
 }
 
@@ -354,83 +365,160 @@ fc_cache_review_probe(void)
 
 /* ---- read ---- */
 
-static bool
-miss(void)
+/* Where a page is best read from, and why not from flash. */
+typedef enum Source
 {
-	fc_count(FC_MISSES);
-	return false;
+	FROM_FLASH,
+	NOT_ACTIVE,					/* no cache: not even a miss */
+	NOT_ON_FLASH,
+	LEFT_TO_STREAM,
+	LEFT_TO_PAGE_CACHE,
+} Source;
+
+static Source
+choose_source(const FcTag *tag, FcDataFd data_fd, void *arg, bool *streaming, FcSlotRef *ref)
+{
+	FcStream   *stream = follow_stream(tag);
+
+	*streaming = stream != NULL;
+	if (!fc_directory_lookup(tag, fc_directory_hash(tag), ref)) /* R1 */
+		return NOT_ON_FLASH;
+	if (fc_setting_verify)
+		return FROM_FLASH;
+	if (stream != NULL)
+		return leave_stream(stream, tag) ? FROM_FLASH : LEFT_TO_STREAM;
+	if (in_page_cache(tag, data_fd, arg))
+		return LEFT_TO_PAGE_CACHE;
+	return FROM_FLASH;
 }
 
-bool
-fc_cache_read(const FcTag *tag, char *page, FcDataFd data_fd, void *arg)
+void
+fc_cache_plan(FcRun *run, const FcTag *tag, int n, FcDataFd data_fd, void *arg)
 {
-	FcStream   *stream;
-	FcSlotRef	ref;
-	uint64		hash;
-	uint64		begin;
-	FcIo		io;
-	bool		unchanged;
+	FcTag		t = *tag;
+	bool		streaming = false;
 
-	in_stream = false;
+	n = Min(n, FC_MAX_RUN);
+	run->tag = *tag;
 	if (fc_cache_state() != FC_STATE_ACTIVE)
-		return false;
-	fc_handoff_note_allocation();
-	stream = follow_stream(tag);
-	in_stream = stream != NULL;
-
-	/* R1 */
-	hash = fc_directory_hash(tag);
-	if (!fc_directory_lookup(tag, hash, &ref))
-		return miss();
-	if (!fc_setting_verify)
 	{
-		if (stream != NULL && !leave_stream(stream, tag))
-		{
-			fc_count(FC_STREAM_READS);
-			return miss();
-		}
-		if (stream == NULL && in_page_cache(tag, data_fd, arg))
-		{
-			fc_count(FC_OS_CACHE_HITS);
-			fc_directory_touch(&ref);	/* wanted, wherever it came from */
-			return miss();
-		}
+		run->n = n;
+		run->why = NOT_ACTIVE;
+		run->from_flash = false;
+		run->in_stream = false;
+		return;
+	}
+	run->why = choose_source(&t, data_fd, arg, &streaming, &run->ref[0]);
+	run->in_stream = streaming;
+	for (run->n = 1; run->n < n; run->n++)
+	{
+		t.blk++;
+		if (choose_source(&t, data_fd, arg, &streaming, &run->ref[run->n]) != (Source) run->why)
+			break;
+	}
+	run->from_flash = run->why == FROM_FLASH;
+}
+
+/* Counts a run that the caller reads from disk. */
+static void
+count_left_to_disk(const FcRun *run)
+{
+	if (run->why == NOT_ACTIVE)
+		return;
+	fc_count_n(FC_MISSES, run->n);
+	if (run->why == LEFT_TO_STREAM)
+		fc_count_n(FC_STREAM_READS, run->n);
+	if (run->why == LEFT_TO_PAGE_CACHE)
+	{
+		fc_count_n(FC_OS_CACHE_HITS, run->n);
+		for (int i = 0; i < run->n; i++)
+			fc_directory_touch(&run->ref[i]);	/* wanted, wherever it came from */
+	}
+}
+
+/* R3: is what was read the page that was looked up? */
+static bool
+is_good(const FcTag *tag, const FcSlotRef *ref, const char *page)
+{
+	if (!fc_directory_unchanged(ref))
+		return false;
+	if (unlikely(fc_page_crc(tag, page) != ref->crc))
+	{
+		fc_count(FC_CHECKSUM_FAILURES);
+		fc_directory_retire(tag, fc_directory_hash(tag), ref);
+		return false;
+	}
+	fc_directory_touch(ref);
+	return true;
+}
+
+int
+fc_cache_read(const FcRun *run, char *const *pages)
+{
+	FcSlotNo	slots[FC_MAX_RUN];
+	uint64		begin;
+	int			read;
+	int			good;
+	FcIo		io;
+	FcTag		tag = run->tag;
+
+	in_stream = run->in_stream;
+	if (run->why != NOT_ACTIVE)
+		fc_handoff_note_allocations(run->n);
+	if (!run->from_flash)
+	{
+		count_left_to_disk(run);
+		return 0;
 	}
 
 	/* R2: no lock held; nothing leaks if this process dies here */
+	for (int i = 0; i < run->n; i++)
+		slots[i] = run->ref[i].slot;
 	fc_failpoint(FC_FP_READ_LOOKED_UP);
 	begin = fc_now_ns();
-	io = fc_store_read(ref.slot, page);
+	read = fc_store_read(slots, pages, run->n, &io);
 	fc_failpoint(FC_FP_READ_DONE);
-	if (unlikely(io != FC_IO_OK))
-	{
-		if (io == FC_IO_BROKEN)
-			fc_cache_device_broken();
-		return miss();
-	}
+	if (unlikely(io == FC_IO_BROKEN))
+		fc_cache_device_broken();
 
 	/* R3 */
-	unchanged = fc_directory_unchanged(&ref);
-	if (!unchanged)
-		return miss();
-	if (unlikely(fc_page_crc(tag, page) != ref.crc))
-	{
-		fc_count(FC_CHECKSUM_FAILURES);
-		fc_directory_retire(tag, hash, &ref);
-		return miss();
-	}
-	fc_directory_touch(&ref);
-
+	for (good = 0; good < read && is_good(&tag, &run->ref[good], pages[good]); good++)
+		tag.blk++;
+	if (unlikely(good < run->n))
+		fc_count(FC_MISSES);	/* the one that the caller reads from disk */
+	if (likely(good > 0))
 	{
 		uint64		ns = fc_now_ns() - begin;
 
-		fc_count(FC_HITS);
-		fc_count_n(FC_READ_BYTES, BLCKSZ);
+		fc_count_n(FC_HITS, good);
+		fc_count_n(FC_READ_BYTES, (uint64) good * BLCKSZ);
 		fc_count_n(FC_READ_NS, ns);
-		fc_policy_mean(&times.flash, ns);
+		fc_policy_mean(&times.flash, ns / good);
 		share_times();
 	}
-	return true;
+	return good;
+}
+
+int
+fc_cache_combine(const FcTag *tag, int limit)
+{
+	FcTag		t = *tag;
+	FcSlotRef	ref;
+	bool		first;
+	int			n;
+
+	/* of a stream hardly any page is read from flash: don't split it */
+	if (fc_cache_state() != FC_STATE_ACTIVE ||
+		fc_policy_in_stream(&streams, stream_key(tag), tag->blk))
+		return limit;
+	first = fc_directory_lookup(&t, fc_directory_hash(&t), &ref);
+	for (n = 1; n < limit; n++)
+	{
+		t.blk++;
+		if (fc_directory_lookup(&t, fc_directory_hash(&t), &ref) != first)
+			break;
+	}
+	return n;
 }
 
 bool

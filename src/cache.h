@@ -20,6 +20,7 @@
 
 #include "types.h"
 
+#include "directory.h"
 #include "port/atomics.h"
 
 typedef struct FcCacheShared FcCacheShared;
@@ -63,15 +64,48 @@ extern bool fc_cache_take_warning(char *reason, char *hint);
  */
 typedef int (*FcDataFd) (void *arg, BlockNumber blk, off_t *offset);
 
-/*
- * Fills `page` from flash if the page is there, verified, and flash is the
- * best place to read it from.  False: the caller reads it from disk, all of
- * it, whatever `page` holds now.
- */
-extern bool fc_cache_read(const FcTag *tag, char *page, FcDataFd data_fd, void *arg);
+/* Blocks of one read that are looked at together, at most. */
+#define FC_MAX_RUN 128
 
-/* Tells how long a page took from disk. */
-extern void fc_cache_disk_read(uint64 ns);
+/*
+ * Neighbouring pages that are best read from the same place.  Made by
+ * fc_cache_plan(), used up by one fc_cache_read().
+ */
+typedef struct FcRun
+{
+	FcTag		tag;			/* of the first page */
+	int			n;				/* at least 1 */
+	bool		from_flash;
+	bool		in_stream;
+	int			why;			/* not from flash; private to cache.c */
+	FcSlotRef	ref[FC_MAX_RUN];	/* from flash */
+} FcRun;
+
+/*
+ * Looks up n neighbouring pages from `tag` on, and says how many of them are
+ * to be read from where (R1).  Counts nothing yet.
+ */
+extern void fc_cache_plan(FcRun *run, const FcTag *tag, int n, FcDataFd data_fd, void *arg);
+
+/*
+ * Reads a run from flash, verified (R2, R3), and counts.  Returns how many of
+ * its first pages are good.  If that is less than run->n, the caller reads
+ * the page after these from disk, whatever its memory holds now; of a run
+ * that is not from flash (0 is returned), all pages.
+ */
+extern int	fc_cache_read(const FcRun *run, char *const *pages);
+
+/* Tells how long n pages took from disk, in one request. */
+extern void fc_cache_disk_read(uint64 ns, int n);
+
+/* Tells that n pages are being read from disk; how long it takes nobody will know. */
+extern void fc_cache_disk_read_started(int n);
+
+/*
+ * How many pages from `tag` on, at most `limit`, are best asked for in one
+ * request: a mixed one would have to be split.
+ */
+extern int	fc_cache_combine(const FcTag *tag, int limit);
 
 /*
  * Is the page on flash, so that prefetching it from disk would be wasted?

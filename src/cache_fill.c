@@ -87,6 +87,7 @@ fc_cache_measure_flash(void)
 	uint64		ns[MEASURED];
 	int			nslots = fc_directory_reserve(MEASURED, slots);
 	int			n = 0;
+	FcIo		io;
 
 	memset(pages[0], 0, BLCKSZ);
 	for (int i = 0; i < nslots; i++)
@@ -97,7 +98,7 @@ fc_cache_measure_flash(void)
 		if (fc_store_write(slots[i], &pages[0], 1) == FC_IO_OK)
 		{
 			begin = fc_now_ns();
-			if (fc_store_read(slots[i], pages[1]) == FC_IO_OK)
+			if (fc_store_read(&slots[i], &pages[1], 1, &io) == 1)
 				ns[n++] = fc_now_ns() - begin;
 		}
 		fc_directory_release(slots[i]);

@@ -18,8 +18,8 @@
 
 #include "pgstat.h"
 
-#if PG_VERSION_NUM < 150000 || PG_VERSION_NUM >= 160000
-#error "pg_flashcache 1.0 supports PostgreSQL 15"
+#if PG_VERSION_NUM < 150000 || PG_VERSION_NUM >= 200000
+#error "pg_flashcache supports PostgreSQL 15 to 19"
 #endif
 
 /*
@@ -27,6 +27,7 @@
  * shows as "Extension".
  */
 #define FC_WAIT_SINGLE_BLOCK_READ	PG_WAIT_EXTENSION
+#define FC_WAIT_MULTI_BLOCK_READ	PG_WAIT_EXTENSION
 #define FC_WAIT_WRITE				PG_WAIT_EXTENSION
 #define FC_WAIT_WRITER_MAIN			PG_WAIT_EXTENSION
 
@@ -36,6 +37,13 @@
  * a page is read into an aligned private buffer and copied.
  */
 #define FC_IO_ALIGN 4096
+
+/* This process's number among those with shared memory. */
+#if PG_VERSION_NUM < 170000
+#define FC_MY_PROC_NUMBER MyProc->pgprocno
+#else
+#define FC_MY_PROC_NUMBER MyProcNumber
+#endif
 
 /* A setting's variable that the server exports but declares in no header. */
 extern PGDLLIMPORT bool ignore_checksum_failure;

@@ -128,12 +128,13 @@ fc_handoff_pop(FcTag *tag, FcGuard *guard, char *page)
 }
 
 void
-fc_handoff_note_allocation(void)
+fc_handoff_note_allocations(uint32 n)
 {
 	static uint32 group = 0;
 	uint32		sum;
 
-	if (++group < ALLOCATION_GROUP && NBuffers >= SMALL_POOL)
+	group += n;
+	if (group < ALLOCATION_GROUP && NBuffers >= SMALL_POOL)
 		return;
 	sum = pg_atomic_add_fetch_u32(&ring->allocations, group);
 	if (sum >= pg_atomic_read_u32(&ring->threshold) && sum - group < pg_atomic_read_u32(&ring->threshold))

@@ -27,7 +27,7 @@ extern void fc_handoff_shmem_init(uint32 slots);
 extern bool fc_handoff_push(const FcTag *tag, const FcGuard *guard, const char *page);
 
 /* Tells that a buffer was allocated; wakes the writer if it should look. */
-extern void fc_handoff_note_allocation(void);
+extern void fc_handoff_note_allocations(uint32 n);
 extern void fc_handoff_wake(void);
 
 /* ---- writer process only ---- */

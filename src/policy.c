@@ -79,6 +79,23 @@ fc_policy_spend(FcBudget *budget, uint64_t limit, uint64_t now_ns, uint32_t byte
 	return true;
 }
 
+/* Does reading blk continue s?  Reading its last block again does, too. */
+static bool
+continues(const FcStream *s, uint64_t rel, uint32_t blk)
+{
+	return s->rel == rel && s->length > 0 && blk + 1 >= s->next &&
+		(blk + 1 == s->next || blk - s->next <= FC_STREAM_GAP);
+}
+
+bool
+fc_policy_in_stream(const FcStreams *streams, uint64_t rel, uint32_t blk)
+{
+	for (int i = 0; i < FC_STREAMS; i++)
+		if (continues(&streams->stream[i], rel, blk))
+			return streams->stream[i].length >= FC_STREAM_LENGTH;
+	return false;
+}
+
 FcStream *
 fc_policy_stream(FcStreams *streams, uint64_t rel, uint32_t blk)
 {
@@ -89,10 +106,11 @@ fc_policy_stream(FcStreams *streams, uint64_t rel, uint32_t blk)
 	{
 		FcStream   *s = &streams->stream[i];
 
-		if (s->rel == rel && s->length > 0 && blk >= s->next && blk - s->next <= FC_STREAM_GAP)
+		if (continues(s, rel, blk))
 		{
+			if (blk >= s->next)
+				s->length++;
 			s->next = blk + 1;
-			s->length++;
 			s->used_at = streams->now;
 			return s->length > FC_STREAM_LENGTH ? s : NULL;
 		}

@@ -112,6 +112,9 @@ typedef struct FcTimes
 /* Notes that a block is being read; returns its stream, or NULL. */
 extern FcStream *fc_policy_stream(FcStreams *streams, uint64_t rel, uint32_t blk);
 
+/* Would reading blk continue a stream?  Changes nothing. */
+extern bool fc_policy_in_stream(const FcStreams *streams, uint64_t rel, uint32_t blk);
+
 /*
  * Length of a run of flash pages from which on leaving the disk's stream
  * pays; 0 if no run that is looked at would do.

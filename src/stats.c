@@ -9,6 +9,7 @@
  */
 #include "postgres.h"
 
+#include "compat.h"
 #include "stats.h"
 #include "storage/proc.h"
 #include "storage/shmem.h"
@@ -41,7 +42,7 @@ void
 fc_stats_choose_stripe(void)
 {
 	if (MyProc != NULL)
-		fc_stats_my_stripe = MyProc->pgprocno % FC_STRIPES;
+		fc_stats_my_stripe = FC_MY_PROC_NUMBER % FC_STRIPES;
 	else
 		fc_stats_my_stripe = 0;
 }

@@ -45,6 +45,7 @@ typedef struct StoreShared
 	pg_atomic_uint32 read_failures; /* in a row */
 	pg_atomic_uint32 write_failures;	/* likewise; reads don't excuse them */
 	bool		direct;
+	pg_atomic_uint32 alignment; /* of memory that is read into */
 	dev_t		dev;
 	ino_t		ino;
 	char		path[MAXPGPATH];
@@ -76,6 +77,7 @@ fc_store_shmem_init(void)
 	pg_atomic_init_u32(&shared->generation, 0);
 	pg_atomic_init_u32(&shared->read_failures, 0);
 	pg_atomic_init_u32(&shared->write_failures, 0);
+	pg_atomic_init_u32(&shared->alignment, FC_IO_ALIGN);
 	my_generation = 0;
 }
 
@@ -284,6 +286,25 @@ open_device(const char *path, int flags, bool *direct)
 	return fd;
 }
 
+/*
+ * What the device asks of the memory that it reads into: often far less than
+ * a page of memory, 4 bytes with NVMe and 512 with most others.  Kernels
+ * before 6.1 don't say.
+ */
+static uint32
+memory_alignment(int fd, bool direct)
+{
+#ifdef STATX_DIOALIGN
+	struct statx stx;
+
+	if (direct && statx(fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &stx) == 0 &&
+		(stx.stx_mask & STATX_DIOALIGN) != 0 &&
+		stx.stx_dio_mem_align > 0 && stx.stx_dio_mem_align < FC_IO_ALIGN)
+		return stx.stx_dio_mem_align;
+#endif
+	return direct ? FC_IO_ALIGN : 1;
+}
+
 static const char *
 open_hint(void)
 {
@@ -366,6 +387,7 @@ fc_store_open(const char *path, uint32 slots, FcStoreError *error)
 		held_ino = st.st_ino;
 	}
 	shared->direct = direct;
+	pg_atomic_write_u32(&shared->alignment, memory_alignment(my_fd, direct));
 	shared->dev = st.st_dev;
 	shared->ino = st.st_ino;
 	strlcpy(shared->path, path, sizeof(shared->path));
@@ -455,26 +477,90 @@ note_result(bool ok, pg_atomic_uint32 *failures, FcCounter errors)
 	return FC_IO_FAILED;
 }
 
-FcIo
-fc_store_read(FcSlotNo slot, char *page)
+/* Neighbouring slots, which one call can read. */
+typedef struct Segment
+{
+	int			first;			/* index of the page */
+	int			n;
+	ssize_t		result;			/* bytes, or -errno */
+} Segment;
+
+/* Reads one segment into aligned memory, or page by page through `bounce`. */
+static ssize_t
+read_segment(const Segment *s, const FcSlotNo *slots, char *const *pages, uint32 alignment)
 {
 	static char bounce[BLCKSZ] pg_attribute_aligned(FC_IO_ALIGN);
-	char	   *target = (uintptr_t) page % FC_IO_ALIGN == 0 ? page : bounce;
-	ssize_t		n = -1;
+	struct iovec iov[FC_STORE_MAX_RUN];
+	ssize_t		n;
 
-	if (follow() && !fc_failpoint(FC_FP_STORE_READ))
+	for (int i = 0; i < s->n; i++)
 	{
-		pgstat_report_wait_start(FC_WAIT_SINGLE_BLOCK_READ);
-		do
-			n = pread(my_fd, target, BLCKSZ, fc_slot_offset(slot));
-		while (n < 0 && errno == EINTR);
-		pgstat_report_wait_end();
+		char	   *page = pages[s->first + i];
+
+		if ((uintptr_t) page % alignment != 0)
+		{
+			/* the first page only; callers ask again for the rest */
+			do
+				n = pread(my_fd, bounce, BLCKSZ, fc_slot_offset(slots[s->first]));
+			while (n < 0 && errno == EINTR);
+			if (n == BLCKSZ)
+				memcpy(pages[s->first], bounce, BLCKSZ);
+			return n < 0 ? -errno : n;
+		}
+		iov[i].iov_base = page;
+		iov[i].iov_len = BLCKSZ;
 	}
-	if (n == BLCKSZ && target != page)
-		memcpy(page, bounce, BLCKSZ);
+	do
+		n = preadv(my_fd, iov, s->n, fc_slot_offset(slots[s->first]));
+	while (n < 0 && errno == EINTR);
+	return n < 0 ? -errno : n;
+}
+
+/*
+ * The device may ask for more than it said: then it gets whole pages of
+ * memory, through `bounce` where need be.
+ */
+static void
+read_segment_alone(Segment *s, const FcSlotNo *slots, char *const *pages)
+{
+	uint32		alignment = pg_atomic_read_u32(&shared->alignment);
+
+	s->result = read_segment(s, slots, pages, alignment);
+	if (unlikely(s->result == -EINVAL && alignment < FC_IO_ALIGN))
+	{
+		pg_atomic_write_u32(&shared->alignment, FC_IO_ALIGN);
+		s->result = read_segment(s, slots, pages, FC_IO_ALIGN);
+	}
+}
+
+int
+fc_store_read(const FcSlotNo *slots, char *const *pages, int n, FcIo *io)
+{
+	int			done = 0;
+
+	Assert(n > 0);
+	*io = FC_IO_OK;
+	while (done < n && *io == FC_IO_OK)
+	{
+		Segment		s = {.first = done, .n = 1, .result = -EIO};
+
+		while (done + s.n < n && s.n < FC_STORE_MAX_RUN &&
+			   slots[done + s.n] == slots[done] + s.n)
+			s.n++;
+		if (follow() && !fc_failpoint(FC_FP_STORE_READ))
+		{
+			pgstat_report_wait_start(n > 1 ? FC_WAIT_MULTI_BLOCK_READ : FC_WAIT_SINGLE_BLOCK_READ);
+			read_segment_alone(&s, slots, pages);
+			pgstat_report_wait_end();
+		}
+		/* what it was short of is asked for again, unless that is everything */
+		if (s.result >= BLCKSZ)
+			done += s.result / BLCKSZ;
+		*io = note_result(s.result >= BLCKSZ, &shared->read_failures, FC_READ_ERRORS);
+	}
 	if (unlikely(fc_failpoint(FC_FP_STORE_FLIP)))
-		page[BLCKSZ / 2] ^= 1;
-	return note_result(n == BLCKSZ, &shared->read_failures, FC_READ_ERRORS);
+		pages[0][BLCKSZ / 2] ^= 1;
+	return done;
 }
 
 FcIo

@@ -58,8 +58,11 @@ extern bool fc_store_adopt(FcStoreError *error);
 /* Is it open, and does it bypass the page cache? */
 extern bool fc_store_direct_io(void);
 
-/* Reads a slot into memory of any alignment. */
-extern FcIo fc_store_read(FcSlotNo slot, char *page);
+/*
+ * Reads slots into memory of any alignment, neighbouring ones by one call.
+ * Returns how many of the first ones were read; *io tells what stopped it.
+ */
+extern int	fc_store_read(const FcSlotNo *slots, char *const *pages, int n, FcIo *io);
 
 /*
  * Writes `n` neighbouring slots, n <= FC_STORE_MAX_RUN, from pages that

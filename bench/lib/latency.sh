@@ -2,12 +2,12 @@
 # Average latency without and with flash, on a disk that is busy: the figure the product exists for.
 
 figure_latency() {
-  local reps seconds scale rep arm size tps ms p95 reads reads0 n
+  local reps seconds scale rep arm size tps ms p95 reads reads0 n sampled
   local -a arms=(off third half) order
   reps=$(bench_reps 3) seconds=$(bench_seconds 60) scale=$(bench_scale 200)
   local database=$((scale * 15)) # MB, about
   local shared_buffers=$((scale / 2)) limit=$((scale / 2 + 200))
-  local -a load=(-M prepared -c 16 -j 2 -s "$scale" -f "$LAB_ROOT/lab/gaussian.sql" bench)
+  local -a load=(-M prepared -c 16 -j 1 -s "$scale" -f "$LAB_ROOT/lab/gaussian.sql" bench)
   [ "$BENCH_STOCK" = no ] || arms=(off)
 
   lab_disk $((database * 3 / 2 + 1000))
@@ -32,23 +32,23 @@ figure_latency() {
         bench_pgbench a -T 20 "${load[@]}" >/dev/null
       else
         bench_start_flash a bench "${size}MB" -m "$limit" "shared_buffers=${shared_buffers}MB"
-        lab_warm a bench 240 2 bench_warm_slice a "${load[@]}"
+        lab_warm a bench 600 3 bench_warm_slice a "${load[@]}"
         bench_counters a bench >"$LAB_DIR/before"
       fi
       rm -f "$LAB_DIR"/log/latency.*
       lab_model slow
       reads0=$(lab_disk_reads)
-      read -r tps ms < <(bench_pgbench a -T "$seconds" --log --log-prefix="$LAB_DIR/log/latency" "${load[@]}")
+      read -r tps ms n < <(bench_pgbench a -T "$seconds" --log --sampling-rate=0.1 --log-prefix="$LAB_DIR/log/latency" "${load[@]}")
       reads=$(lab_disk_reads)
       lab_model fast
-      read -r n ms p95 < <(lab_latency "$LAB_DIR/log/latency")
+      read -r sampled _ p95 < <(lab_latency "$LAB_DIR/log/latency")
       local -a more=()
       if [ "$arm" != off ]; then
         bench_counters a bench >"$LAB_DIR/after"
         more=("hit_ratio=$(bench_hit_ratio "$LAB_DIR/before" "$LAB_DIR/after")"
           "os_cache_hits=$(bench_delta "$LAB_DIR/before" "$LAB_DIR/after" os_cache_hits)")
       fi
-      bench_record latency "$arm" "$rep" "average_ms=$ms" "p95_ms=$p95" "tps=$tps" "transactions=$n" \
+      bench_record latency "$arm" "$rep" "average_ms=$ms" "p95_ms=$p95" "tps=$tps" "transactions=$n" "sampled=$sampled" \
         "disk_reads_per_s=$(((reads - reads0) / seconds))" "database_mb=$database" "flash_mb=$size" \
         "shared_buffers_mb=$shared_buffers" "limit=$LAB_LIMIT" "disk=$LAB_DISK" "${more[@]}"
       lab_stop a

@@ -136,7 +136,12 @@ streams(void)
 	check(fc_policy_stream(&s, 1, 115 + FC_STREAM_GAP + 1) == NULL, "stream: five do");
 	check(fc_policy_stream(&s, 1, 115) == a, "stream: but the old one can still go on");
 	check(fc_policy_stream(&s, 2, 116) == NULL, "stream: not in another relation");
-	check(fc_policy_stream(&s, 1, 115) == NULL, "stream: not backwards");
+	check(fc_policy_in_stream(&s, 1, 116) && !fc_policy_in_stream(&s, 2, 116) && !fc_policy_in_stream(&s, 1, 114),
+		  "stream: whether it would go on can be asked");
+	n = (int) a->length;
+	check(fc_policy_stream(&s, 1, 115) == a && a->next == 116 && (int) a->length == n,
+		  "stream: its last block once more changes nothing");
+	check(fc_policy_stream(&s, 1, 114) == NULL, "stream: not backwards");
 
 	memset(&s, 0, sizeof(s));
 	check(read_blocks(&s, 1, 0, 30, FC_STREAM_GAP + 1) == 22, "stream: every fifth block makes one");

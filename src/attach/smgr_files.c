@@ -1,0 +1,154 @@
+/*-------------------------------------------------------------------------
+ *
+ * attach/smgr_files.c
+ *	  Wrappers of the calls that make, change and remove files; calls.h says
+ *	  in which order they do it.
+ *
+ * Copyright (c) 2026, the pg_flashcache developers
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <dlfcn.h>
+
+#include "calls.h"
+#include "access/xlogutils.h"
+
+uint64		fc_calls[FC_CALL_COUNT];
+
+/*
+ * Minor releases of 15, 16 and 17 (15.11, 16.7, 17.3 or so) inserted the old
+ * number of blocks as third argument of mdtruncate().  The wrapper takes four
+ * and passes four; a server that passes three puts the new number third and
+ * ignores what md gets as fourth.
+ */
+typedef void (*TruncateFunction) (SMgrRelation reln, ForkNumber forknum,
+								  BlockNumber third, BlockNumber fourth);
+
+static bool truncate_has_old_blocks = false;
+
+void
+fc_smgr_truncate_init(void)
+{
+	truncate_has_old_blocks = PG_VERSION_NUM >= 180000 ||
+		dlsym(RTLD_DEFAULT, "smgrtruncate2") != NULL;
+}
+
+void
+fc_smgr_create(SMgrRelation reln, ForkNumber forknum, bool is_redo)
+{
+	FcRel		rel = fc_rel_of(FC_LOCATOR_OF_SMGR(reln));
+
+	fc_calls[FC_CALL_CREATE]++;
+
+	/* redo "creates" the file of every block it touches: mostly it exists */
+	if (!fc_is_cacheable(reln, forknum) ||
+		(is_redo && (reln->md_num_open_segs[forknum] > 0 || mdexists(reln, forknum))))
+	{
+		mdcreate(reln, forknum, is_redo);
+		return;
+	}
+	fc_cache_invalidate_relation(rel);
+	mdcreate(reln, forknum, is_redo);
+	fc_cache_invalidate_relation(rel);
+}
+
+void
+fc_smgr_unlink(FcLocatorBackend locator, ForkNumber forknum, bool is_redo)
+{
+	FcRel		rel = fc_rel_of(FC_LOCATOR_OF_BACKEND(locator));
+	bool		cacheable = !FC_LOCATOR_IS_TEMP(locator) &&
+		(forknum == MAIN_FORKNUM || forknum == InvalidForkNumber);
+
+	fc_calls[FC_CALL_UNLINK]++;
+	if (cacheable)
+		fc_cache_invalidate_relation(rel);
+	mdunlink(locator, forknum, is_redo);
+	if (cacheable)
+		fc_cache_invalidate_relation(rel);
+}
+
+/* Where the file ends now, as far as an extension at blk is concerned. */
+static BlockNumber
+end_before(SMgrRelation reln, ForkNumber forknum, BlockNumber blk)
+{
+	BlockNumber end = reln->smgr_cached_nblocks[forknum];
+
+	/* a hash index extends past its end and leaves a gap of zeros */
+	if (end != blk)
+		end = mdnblocks(reln, forknum);
+	return Min(end, blk);
+}
+
+void
+fc_smgr_extend(SMgrRelation reln, ForkNumber forknum, BlockNumber blk,
+			   FcConstBytes *page, bool skip_fsync)
+{
+	FcRel		rel = fc_rel_of(FC_LOCATOR_OF_SMGR(reln));
+	BlockNumber end;
+
+	fc_calls[FC_CALL_EXTEND]++;
+	if (!fc_is_cacheable(reln, forknum))
+	{
+		mdextend(reln, forknum, blk, page, skip_fsync);
+		return;
+	}
+	end = end_before(reln, forknum, blk);
+	fc_cache_invalidate_range(rel, end, blk + 1);
+	mdextend(reln, forknum, blk, page, skip_fsync);
+	fc_cache_invalidate_range(rel, end, blk + 1);
+}
+
+#if PG_VERSION_NUM >= 160000
+void
+fc_smgr_zeroextend(SMgrRelation reln, ForkNumber forknum, BlockNumber blk,
+				   int nblocks, bool skip_fsync)
+{
+	FcRel		rel = fc_rel_of(FC_LOCATOR_OF_SMGR(reln));
+	BlockNumber end;
+
+	fc_calls[FC_CALL_ZEROEXTEND]++;
+	if (!fc_is_cacheable(reln, forknum))
+	{
+		mdzeroextend(reln, forknum, blk, nblocks, skip_fsync);
+		return;
+	}
+	end = end_before(reln, forknum, blk);
+	fc_cache_invalidate_range(rel, end, blk + nblocks);
+	mdzeroextend(reln, forknum, blk, nblocks, skip_fsync);
+	fc_cache_invalidate_range(rel, end, blk + nblocks);
+}
+#endif
+
+void
+fc_smgr_truncate(SMgrRelation reln, ForkNumber forknum, BlockNumber third, BlockNumber fourth)
+{
+	TruncateFunction md = (TruncateFunction) mdtruncate;
+	FcRel		rel = fc_rel_of(FC_LOCATOR_OF_SMGR(reln));
+
+	fc_calls[FC_CALL_TRUNCATE]++;
+	if (!fc_is_cacheable(reln, forknum))
+	{
+		md(reln, forknum, third, fourth);
+		return;
+	}
+
+	/*
+	 * In redo the file may have been longer when its pages were cached than
+	 * it is now; and where the server does not tell the old length, asking
+	 * for it could raise.  Then the whole relation goes.
+	 */
+	if (truncate_has_old_blocks && !InRecovery)
+	{
+		fc_cache_invalidate_range(rel, fourth, third);
+		md(reln, forknum, third, fourth);
+		fc_cache_invalidate_range(rel, fourth, third);
+	}
+	else
+	{
+		fc_cache_invalidate_relation(rel);
+		md(reln, forknum, third, fourth);
+		fc_cache_invalidate_relation(rel);
+	}
+}

@@ -1,0 +1,156 @@
+/*-------------------------------------------------------------------------
+ *
+ * attach/smgr_vector.c
+ *	  Reading and writing as in PostgreSQL 17 and later: several neighbouring
+ *	  blocks a call.
+ *
+ * A read is split into runs, each from one place: pages on flash are read
+ * together, pages that are not go to md in one call.
+ *
+ * Copyright (c) 2026, the pg_flashcache developers
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "../bufscan.h"
+#include "../compat.h"
+#include "../failpoint.h"
+#include "../settings.h"
+#include "calls.h"
+
+#if PG_VERSION_NUM >= 170000
+
+static void
+read_from_disk(SMgrRelation reln, ForkNumber forknum, BlockNumber blk, void **pages, BlockNumber n)
+{
+	uint64		begin = fc_now_ns();
+
+	mdreadv(reln, forknum, blk, pages, n);
+	fc_cache_disk_read(fc_now_ns() - begin, n);
+}
+
+void
+fc_smgr_verify(SMgrRelation reln, BlockNumber blk, void **pages, int n)
+{
+	static PGAlignedBlock disk;
+
+	for (int i = 0; i < n; i++)
+	{
+		FcTag		tag = fc_tag_of(reln, blk + i);
+		void	   *target = disk.data;
+
+		read_from_disk(reln, MAIN_FORKNUM, blk + i, &target, 1);
+		if (!fc_cache_verify(&tag, pages[i], disk.data))
+			memcpy(pages[i], disk.data, BLCKSZ);
+	}
+}
+
+/* Are they all in the pool?  The buffer manager reads then, and holds the I/O. */
+static bool
+all_in_pool(void **pages, BlockNumber n)
+{
+	for (BlockNumber i = 0; i < n; i++)
+		if (!fc_bufscan_in_pool(pages[i]))
+			return false;
+	return true;
+}
+
+void
+fc_smgr_readv(SMgrRelation reln, ForkNumber forknum, BlockNumber blk,
+			  void **pages, BlockNumber nblocks)
+{
+	fc_calls[FC_CALL_READ]++;
+	if (!fc_is_cacheable(reln, forknum) || !all_in_pool(pages, nblocks))
+	{
+		read_from_disk(reln, forknum, blk, pages, nblocks);
+		return;
+	}
+	while (nblocks > 0)
+	{
+		FcTag		tag = fc_tag_of(reln, blk);
+		FcRun		run;
+		BlockNumber done;
+		BlockNumber from_disk;
+
+		fc_cache_plan(&run, &tag, nblocks, fc_data_fd, reln);
+		done = fc_cache_read(&run, (char **) pages);
+		if (done > 0 && unlikely(fc_setting_verify))
+			fc_smgr_verify(reln, blk, pages, done);
+
+		/* the whole run; or, of a run on flash, the page that failed */
+		from_disk = run.from_flash ? Min(1, run.n - done) : run.n;
+		if (from_disk > 0)
+		{
+			read_from_disk(reln, forknum, blk + done, pages + done, from_disk);
+			for (BlockNumber i = 0; i < from_disk; i++)
+				fc_watch_for_damage(blk + done + i, pages[done + i]);
+			done += from_disk;
+		}
+		blk += done;
+		pages += done;
+		nblocks -= done;
+	}
+}
+
+bool
+fc_smgr_prefetch(SMgrRelation reln, ForkNumber forknum, BlockNumber blk, int nblocks)
+{
+	bool		ok = true;
+
+	fc_calls[FC_CALL_PREFETCH]++;
+	if (!fc_is_cacheable(reln, forknum))
+		return mdprefetch(reln, forknum, blk, nblocks);
+	while (nblocks > 0)
+	{
+		int			missing = 0;
+
+		/* pages between those on flash are asked for together */
+		while (missing < nblocks)
+		{
+			FcTag		tag = fc_tag_of(reln, blk + missing);
+
+			if (fc_cache_covers(&tag))
+				break;
+			missing++;
+		}
+		if (missing > 0)
+			ok &= mdprefetch(reln, forknum, blk, missing);
+		missing = Min(missing + 1, nblocks);	/* one that is on flash */
+		blk += missing;
+		nblocks -= missing;
+	}
+	return ok;
+}
+
+void
+fc_smgr_writev(SMgrRelation reln, ForkNumber forknum, BlockNumber blk,
+			   const void **pages, BlockNumber nblocks, bool skip_fsync)
+{
+	FcTag		tag = fc_tag_of(reln, blk);
+
+	fc_calls[FC_CALL_WRITE]++;
+	if (!fc_is_cacheable(reln, forknum))
+	{
+		mdwritev(reln, forknum, blk, pages, nblocks, skip_fsync);
+		return;
+	}
+	for (BlockNumber i = 0; i < nblocks; i++)
+	{
+		tag.blk = blk + i;
+		fc_cache_invalidate(&tag);
+	}
+	fc_failpoint(FC_FP_WRITE_BEFORE_MD);
+	mdwritev(reln, forknum, blk, pages, nblocks, skip_fsync);
+	fc_failpoint(FC_FP_WRITE_AFTER_MD);
+	for (BlockNumber i = 0; i < nblocks; i++)
+	{
+		uint32		generation;
+
+		tag.blk = blk + i;
+		generation = fc_cache_invalidate(&tag);
+		fc_page_written(&tag, generation, pages[i]);
+	}
+}
+
+#endif							/* PG_VERSION_NUM >= 170000 */
