@@ -23,7 +23,7 @@ extern Size fc_writer_shmem_size(void);
 extern void fc_writer_shmem_init(void);
 
 /* Body of the background worker; does not return. */
-extern void fc_writer_run(FcSelfTest self_test) pg_attribute_noreturn();
+extern void fc_writer_run(FcSelfTest self_test);
 
 /*
  * Asks the writer to bring the cache back, cold, and waits for its answer;
