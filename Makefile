@@ -29,6 +29,7 @@ OBJS = \
 	src/sql_functions.o \
 	src/stats.o \
 	src/store.o \
+	src/store_uring.o \
 	src/writer.o
 PGFILEDESC = "pg_flashcache - second-level buffer cache on flash"
 
@@ -40,6 +41,13 @@ DATA = sql/pg_flashcache--1.0.sql
 PG_CFLAGS = -std=gnu11 -Wall -Wextra -Werror -fvisibility=hidden \
 	-Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers \
 	-Wno-declaration-after-statement
+
+# Several reads at once, by liburing where it can be had (Debian: liburing-dev). Linked in, and hidden: a server
+# must start on a machine without it, and may have a copy of its own.
+ifeq ($(shell echo 'int main(void) { return 0; }' | $(CC) -include liburing.h -x c - -o /dev/null -l:liburing.a 2>/dev/null && echo yes),yes)
+PG_CPPFLAGS += -DFC_USE_LIBURING
+SHLIB_LINK += -l:liburing.a -Wl,--exclude-libs,liburing.a
+endif
 
 PG_CONFIG ?= pg_config
 PGXS := $(shell $(PG_CONFIG) --pgxs)

@@ -22,6 +22,7 @@
 
 #include "directory.h"
 #include "port/atomics.h"
+#include "store.h"
 
 typedef struct FcCacheShared FcCacheShared;
 
@@ -65,7 +66,7 @@ extern bool fc_cache_take_warning(char *reason, char *hint);
 typedef int (*FcDataFd) (void *arg, BlockNumber blk, off_t *offset);
 
 /* Blocks of one read that are looked at together, at most. */
-#define FC_MAX_RUN 128
+#define FC_MAX_RUN FC_STORE_MAX_READ
 
 /*
  * Neighbouring pages that are best read from the same place.  Made by

@@ -35,6 +35,7 @@
 #include "stats.h"
 #include "storage/shmem.h"
 #include "store.h"
+#include "store_uring.h"
 
 /* Failures in a row, over all processes, after which the device is given up. */
 #define FAILURES_IN_A_ROW 3
@@ -477,87 +478,104 @@ note_result(bool ok, pg_atomic_uint32 *failures, FcCounter errors)
 	return FC_IO_FAILED;
 }
 
-/* Neighbouring slots, which one call can read. */
-typedef struct Segment
-{
-	int			first;			/* index of the page */
-	int			n;
-	ssize_t		result;			/* bytes, or -errno */
-} Segment;
-
-/* Reads one segment into aligned memory, or page by page through `bounce`. */
+/* One slot, through memory of our own: for targets that are not aligned. */
 static ssize_t
-read_segment(const Segment *s, const FcSlotNo *slots, char *const *pages, uint32 alignment)
+read_through_bounce(FcSlotNo slot, char *page)
 {
 	static char bounce[BLCKSZ] pg_attribute_aligned(FC_IO_ALIGN);
-	struct iovec iov[FC_STORE_MAX_RUN];
 	ssize_t		n;
 
-	for (int i = 0; i < s->n; i++)
-	{
-		char	   *page = pages[s->first + i];
-
-		if ((uintptr_t) page % alignment != 0)
-		{
-			/* the first page only; callers ask again for the rest */
-			do
-				n = pread(my_fd, bounce, BLCKSZ, fc_slot_offset(slots[s->first]));
-			while (n < 0 && errno == EINTR);
-			if (n == BLCKSZ)
-				memcpy(pages[s->first], bounce, BLCKSZ);
-			return n < 0 ? -errno : n;
-		}
-		iov[i].iov_base = page;
-		iov[i].iov_len = BLCKSZ;
-	}
 	do
-		n = preadv(my_fd, iov, s->n, fc_slot_offset(slots[s->first]));
+		n = pread(my_fd, bounce, BLCKSZ, fc_slot_offset(slot));
+	while (n < 0 && errno == EINTR);
+	if (n == BLCKSZ)
+		memcpy(page, bounce, BLCKSZ);
+	return n < 0 ? -errno : n;
+}
+
+static ssize_t
+read_segment(const FcSegment *s)
+{
+	ssize_t		n;
+
+	do
+		n = preadv(my_fd, s->iov, s->n, s->offset);
 	while (n < 0 && errno == EINTR);
 	return n < 0 ? -errno : n;
 }
 
-/*
- * The device may ask for more than it said: then it gets whole pages of
- * memory, through `bounce` where need be.
- */
-static void
-read_segment_alone(Segment *s, const FcSlotNo *slots, char *const *pages)
+static bool
+all_aligned(char *const *pages, int n, uint32 alignment)
 {
-	uint32		alignment = pg_atomic_read_u32(&shared->alignment);
+	for (int i = 0; i < n; i++)
+		if ((uintptr_t) pages[i] % alignment != 0)
+			return false;
+	return true;
+}
 
-	s->result = read_segment(s, slots, pages, alignment);
-	if (unlikely(s->result == -EINVAL && alignment < FC_IO_ALIGN))
+/* Groups neighbouring slots; returns the number of groups. */
+static int
+make_segments(const FcSlotNo *slots, char *const *pages, int n,
+			  struct iovec *iov, FcSegment *segments)
+{
+	int			nsegments = 0;
+
+	for (int i = 0; i < n; i++)
 	{
-		pg_atomic_write_u32(&shared->alignment, FC_IO_ALIGN);
-		s->result = read_segment(s, slots, pages, FC_IO_ALIGN);
+		iov[i].iov_base = pages[i];
+		iov[i].iov_len = BLCKSZ;
+		if (i > 0 && slots[i] == slots[i - 1] + 1)
+			segments[nsegments - 1].n++;
+		else
+			segments[nsegments++] = (FcSegment)
+			{
+				.first = i, .n = 1, .offset = fc_slot_offset(slots[i]),
+					.iov = &iov[i], .result = FC_NOT_READ,
+			};
 	}
+	return nsegments;
 }
 
 int
 fc_store_read(const FcSlotNo *slots, char *const *pages, int n, FcIo *io)
 {
+	struct iovec iov[FC_STORE_MAX_READ];
+	FcSegment	segments[FC_STORE_MAX_READ];
+	uint32		alignment = pg_atomic_read_u32(&shared->alignment);
+	bool		aligned = all_aligned(pages, n, alignment);
+	int			nsegments = make_segments(slots, pages, n, iov, segments);
 	int			done = 0;
 
-	Assert(n > 0);
+	Assert(n > 0 && n <= FC_STORE_MAX_READ);
 	*io = FC_IO_OK;
-	while (done < n && *io == FC_IO_OK)
+	pgstat_report_wait_start(n > 1 ? FC_WAIT_MULTI_BLOCK_READ : FC_WAIT_SINGLE_BLOCK_READ);
+	if (nsegments > 1 && aligned && follow())
+		fc_uring_read(my_fd, segments, nsegments);
+	for (int i = 0; i < nsegments && *io == FC_IO_OK; i++)
 	{
-		Segment		s = {.first = done, .n = 1, .result = -EIO};
+		FcSegment  *s = &segments[i];
+		int			got;
 
-		while (done + s.n < n && s.n < FC_STORE_MAX_RUN &&
-			   slots[done + s.n] == slots[done] + s.n)
-			s.n++;
-		if (follow() && !fc_failpoint(FC_FP_STORE_READ))
+		if (!follow() || fc_failpoint(FC_FP_STORE_READ))
+			s->result = -EIO;
+		else if (!aligned)
+			s->n = 1;			/* the caller asks again for the others */
+		if (s->result == FC_NOT_READ)
+			s->result = aligned ? read_segment(s) : read_through_bounce(slots[s->first], pages[s->first]);
+		if (unlikely(s->result == -EINVAL && aligned && alignment < FC_IO_ALIGN))
 		{
-			pgstat_report_wait_start(n > 1 ? FC_WAIT_MULTI_BLOCK_READ : FC_WAIT_SINGLE_BLOCK_READ);
-			read_segment_alone(&s, slots, pages);
-			pgstat_report_wait_end();
+			/* the device asks for more than it said */
+			pg_atomic_write_u32(&shared->alignment, FC_IO_ALIGN);
+			s->result = read_through_bounce(slots[s->first], pages[s->first]);
 		}
-		/* what it was short of is asked for again, unless that is everything */
-		if (s.result >= BLCKSZ)
-			done += s.result / BLCKSZ;
-		*io = note_result(s.result >= BLCKSZ, &shared->read_failures, FC_READ_ERRORS);
+
+		got = s->result < 0 ? 0 : s->result / BLCKSZ;
+		*io = note_result(got > 0, &shared->read_failures, FC_READ_ERRORS);
+		done += got;
+		if (got < s->n || (!aligned && n > 1))
+			break;				/* only what is there from the start on */
 	}
+	pgstat_report_wait_end();
 	if (unlikely(fc_failpoint(FC_FP_STORE_FLIP)))
 		pages[0][BLCKSZ / 2] ^= 1;
 	return done;

@@ -26,6 +26,9 @@
 /* Most slots written by one call. */
 #define FC_STORE_MAX_RUN 64
 
+/* Pages read by one call, at most. */
+#define FC_STORE_MAX_READ 128
+
 typedef enum FcIo
 {
 	FC_IO_OK,
@@ -59,8 +62,9 @@ extern bool fc_store_adopt(FcStoreError *error);
 extern bool fc_store_direct_io(void);
 
 /*
- * Reads slots into memory of any alignment, neighbouring ones by one call.
- * Returns how many of the first ones were read; *io tells what stopped it.
+ * Reads slots into memory of any alignment: neighbouring ones by one request,
+ * several requests at once where the kernel can.  Returns how many of the
+ * first ones were read; *io tells whether a failure stopped it.
  */
 extern int	fc_store_read(const FcSlotNo *slots, char *const *pages, int n, FcIo *io);
 
