@@ -186,7 +186,7 @@ is_fit(char *page, BlockNumber blk)
 		return false;
 	}
 	/* the frame's own checksum dates from its last write or earlier */
-	PageSetChecksumInplace((Page) page, blk);
+	FC_SET_PAGE_CHECKSUM((Page) page, blk);
 	return true;
 }
 

@@ -17,6 +17,7 @@
 #include <time.h>
 
 #include "pgstat.h"
+#include "utils/wait_event.h"
 
 #if PG_VERSION_NUM < 150000 || PG_VERSION_NUM >= 200000
 #error "pg_flashcache supports PostgreSQL 15 to 19"
@@ -43,6 +44,13 @@
 #define FC_MY_PROC_NUMBER MyProc->pgprocno
 #else
 #define FC_MY_PROC_NUMBER MyProcNumber
+#endif
+
+/* Sets the page checksum, where the cluster has them. */
+#if PG_VERSION_NUM < 190000
+#define FC_SET_PAGE_CHECKSUM(page, blk) PageSetChecksumInplace(page, blk)
+#else
+#define FC_SET_PAGE_CHECKSUM(page, blk) PageSetChecksum(page, blk)
 #endif
 
 /* A setting's variable that the server exports but declares in no header. */

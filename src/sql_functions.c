@@ -12,6 +12,7 @@
  */
 #include "postgres.h"
 
+#include "access/htup_details.h"
 #include "attach/attach.h"
 #include "cache.h"
 #include "compat.h"
@@ -24,6 +25,7 @@
 #include "stats.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
+#include "utils/tuplestore.h"
 #include "writer.h"
 
 #define STAT_COLUMNS 37
