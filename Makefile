@@ -17,6 +17,7 @@ OBJS = \
 	src/attach/table.o \
 	src/bufscan.o \
 	src/cache.o \
+	src/cache_ahead.o \
 	src/cache_fill.o \
 	src/directory.o \
 	src/failpoint.o \

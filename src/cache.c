@@ -389,7 +389,7 @@ choose_source(const FcTag *tag, bool together, FcDataFd data_fd, void *arg,
 		return FROM_FLASH;
 	if (stream != NULL)
 		return leave_stream(stream, tag, together) ? FROM_FLASH : LEFT_TO_STREAM;
-	if (in_page_cache(tag, data_fd, arg))
+	if (!fc_cache_ahead_has(tag, ref) && in_page_cache(tag, data_fd, arg))
 		return LEFT_TO_PAGE_CACHE;
 	return FROM_FLASH;
 }
@@ -478,7 +478,10 @@ fc_cache_read(const FcRun *run, char *const *pages)
 		slots[i] = run->ref[i].slot;
 	fc_failpoint(FC_FP_READ_LOOKED_UP);
 	begin = fc_now_ns();
-	read = fc_store_read(slots, pages, run->n, &io);
+	if (run->n == 1 && fc_cache_ahead_take(&tag, &run->ref[0], pages[0], &io))
+		read = 1;
+	else
+		read = fc_store_read(slots, pages, run->n, &io);
 	fc_failpoint(FC_FP_READ_DONE);
 	if (unlikely(io == FC_IO_BROKEN))
 		fc_cache_device_broken();
@@ -527,7 +530,7 @@ fc_cache_combine(const FcTag *tag, int limit)
 }
 
 bool
-fc_cache_covers(const FcTag *tag)
+fc_cache_prefetch(const FcTag *tag)
 {
 	FcSlotRef	ref;
 
@@ -535,7 +538,10 @@ fc_cache_covers(const FcTag *tag)
 		return false;
 	prefetched_rel = stream_key(tag);
 	prefetched_reads = PREFETCH_CREDIT;
-	return fc_directory_lookup(tag, fc_directory_hash(tag), &ref);
+	if (!fc_directory_lookup(tag, fc_directory_hash(tag), &ref))
+		return false;
+	fc_cache_ahead_start(tag, &ref);
+	return true;
 }
 
 bool

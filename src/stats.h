@@ -37,6 +37,7 @@ typedef enum FcCounter
 	FC_STREAM_READS,
 	FC_PROBES,
 	FC_PROBES_FOUND,
+	FC_PREFETCHES,
 
 	/* pages offered to the cache */
 	FC_INSERTS,
