@@ -549,6 +549,7 @@ fc_store_read(const FcSlotNo *slots, char *const *pages, int n, FcIo *io)
 	Assert(n > 0 && n <= FC_STORE_MAX_READ);
 	*io = FC_IO_OK;
 	pgstat_report_wait_start(n > 1 ? FC_WAIT_MULTI_BLOCK_READ : FC_WAIT_SINGLE_BLOCK_READ);
+	fc_failpoint(FC_FP_STORE_READING);
 	if (nsegments > 1 && aligned && follow())
 		fc_uring_read(my_fd, segments, nsegments);
 	for (int i = 0; i < nsegments && *io == FC_IO_OK; i++)
@@ -629,6 +630,7 @@ fc_store_write(FcSlotNo first, char *const *pages, int n)
 	if (follow() && !fc_failpoint(FC_FP_STORE_WRITE))
 	{
 		pgstat_report_wait_start(FC_WAIT_WRITE);
+		fc_failpoint(FC_FP_STORE_WRITING);
 		do
 			written = pwritev(my_fd, iov, n, offset);
 		while (written < 0 && errno == EINTR);
