@@ -59,25 +59,35 @@ database_named_by(Node *statement)
 }
 
 static void
+call_next(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
+		  ProcessUtilityContext context, ParamListInfo params,
+		  QueryEnvironment *queryEnv, DestReceiver *dest, QueryCompletion *qc)
+{
+	if (next_process_utility)
+		next_process_utility(pstmt, queryString, readOnlyTree, context, params, queryEnv, dest, qc);
+	else
+		standard_ProcessUtility(pstmt, queryString, readOnlyTree, context, params, queryEnv, dest, qc);
+}
+
+static void
 fc_process_utility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
 				   ProcessUtilityContext context, ParamListInfo params,
 				   QueryEnvironment *queryEnv, DestReceiver *dest, QueryCompletion *qc)
 {
-	ProcessUtility_hook_type next = next_process_utility ? next_process_utility : standard_ProcessUtility;
 	const char *dbname = database_named_by(pstmt->utilityStmt);
 	Oid			db = dbname ? get_database_oid(dbname, true) : InvalidOid;
 
 	/* everything else: not even a PG_TRY */
 	if (dbname == NULL)
 	{
-		next(pstmt, queryString, readOnlyTree, context, params, queryEnv, dest, qc);
+		call_next(pstmt, queryString, readOnlyTree, context, params, queryEnv, dest, qc);
 		return;
 	}
 	if (OidIsValid(db))
 		fc_cache_invalidate_database(db);
 	PG_TRY();
 	{
-		next(pstmt, queryString, readOnlyTree, context, params, queryEnv, dest, qc);
+		call_next(pstmt, queryString, readOnlyTree, context, params, queryEnv, dest, qc);
 	}
 	PG_FINALLY();
 	{

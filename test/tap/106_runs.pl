@@ -1,0 +1,93 @@
+
+# Reads of several pages at a time: 17 and later ask for neighbouring pages in one request, which is split into runs from
+# flash and runs from disk; 18 and later start requests and finish them later. 15 and 16 ask page by page. Whichever way,
+# the counters of a scan are the same to the last digit, and so are the rows.
+#
+# Every hit is compared with the disk, so a scan that finds n pages in flash reads these n from disk too.
+
+use strict;
+use warnings;
+
+use FlashCache;
+use FlashCacheMore;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $pages = 96;
+my $node  = fc_new_node('main', size => '32MB', conf => <<'END');
+max_logical_replication_workers = 0
+synchronize_seqscans = off
+max_parallel_workers_per_gather = 0
+effective_io_concurrency = 16
+END
+fc_everywhere($node);
+fc_table($node, 'postgres', 't', 'v1', $pages);
+my $tag = fc_tag($node, 'postgres', 't');
+
+# Scans the table from its first block to its last, checks the rows, and returns by how much the counters have moved. The
+# session has looked at the catalogs before, by fetching nothing.
+sub scan
+{
+	my ($settings, $label, $name, @names) = @_;
+	my $value    = fc_value_sql($label);
+	my $counters = "SELECT 'counters', " . join(', ', @names) . " FROM pg_stat_flashcache;";
+	my $query    = "SELECT 'rows', count(*), count(DISTINCT id), count(*) FILTER (WHERE val = $value) FROM t";
+
+	fc_push_out($node, $tag);
+	my $output = $node->safe_psql('postgres',
+		"$settings $query WHERE ctid = '(0,0)'; $counters $query; $counters");
+	my @rows = $output =~ /^rows\|(.*)$/mg;
+	my @counters = map { [ split /\|/ ] } $output =~ /^counters\|(.*)$/mg;
+
+	is($rows[1], "$pages|$pages|$pages", "$name: the rows are right");
+	return map { $names[$_] => $counters[1][$_] - $counters[0][$_] } 0 .. $#names;
+}
+
+sub scans
+{
+	my ($settings, $label, $expected, $name) = @_;
+	my %moved = scan($settings, $label, $name, sort keys %$expected);
+
+	is_deeply(\%moved, $expected, "$name: the counters") or diag(explain(\%moved));
+	return;
+}
+
+my $sequential = 'SET enable_indexscan = off; SET enable_bitmapscan = off;';
+
+fc_warm($node, undef, 'postgres', 't');
+scans($sequential, 'v1',
+	{ hits => $pages, misses => 0, stream_reads => 0, verify_checks => $pages, verify_failures => 0 },
+	'all pages in flash');
+
+# Nothing is filled under zero_damaged_pages, so what is invalidated now stays away: runs of one, two, three and more
+# pages in flash, with gaps of one to nine between them.
+$node->append_conf('postgresql.conf', 'zero_damaged_pages = on');
+$node->reload;
+my @gone = grep { $_ % 7 == 3 || $_ % 11 == 0 || ($_ >= 40 && $_ < 49) } 0 .. $pages - 1;
+my $gone = join ', ', map { "'($_,1)'" } @gone;
+$node->safe_psql('postgres', "UPDATE t SET val = val WHERE ctid = ANY (ARRAY[$gone]::tid[])");
+$node->safe_psql('postgres', 'CHECKPOINT');
+is(fc_tag_flash($node, $tag), $pages - @gone, 'the pages that were changed are not in flash any more');
+scans($sequential, 'v1',
+	{
+		hits            => $pages - @gone,
+		misses          => scalar @gone,
+		stream_reads    => 0,
+		verify_checks   => $pages - @gone,
+		verify_failures => 0
+	},
+	'gaps in flash');
+
+# Without verify a stream that has begun stays with the disk, where the page cache has all pages: what is in flash
+# and not taken from there is counted as such.
+$node->append_conf('postgresql.conf', 'pg_flashcache.verify = off');
+$node->reload;
+my %moved = scan($sequential, 'v1', 'without verify', qw(hits misses stream_reads));
+is($moved{hits} + $moved{misses}, $pages, 'without verify: every page is a hit or a miss');
+is($moved{hits} + $moved{stream_reads},
+	$pages - @gone, 'without verify: every page in flash was taken, or left to the stream');
+
+fc_is_clean($node);
+$node->stop;
+
+done_testing();
