@@ -10,7 +10,7 @@
 #
 # Defaults of a node here (all can be overridden by conf): the kernel's page cache is not asked, because the data files
 # of a test are always in it and flash would never be read; every page is admitted; every hit is compared with the
-# disk; autovacuum is off, so that counters move only when the test moves them.
+# disk; autovacuum is off, so that counters move only when the test moves them, and they start at zero with the server.
 
 package FlashCache;
 
@@ -109,6 +109,7 @@ pg_flashcache.size = '$size'
 pg_flashcache.verify = on
 pg_flashcache.os_cache_probe = off
 pg_flashcache.admission = all
+pg_flashcache.keep_stats = off
 shared_buffers = '$buffers'
 autovacuum = off
 $conf

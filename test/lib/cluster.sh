@@ -39,6 +39,7 @@ fc_cluster_cache() {
     # The data files of a test are always in the kernel's page cache: with the probe, flash would never be read.
     echo "pg_flashcache.os_cache_probe = off"
     echo "pg_flashcache.admission = all"
+    echo "pg_flashcache.keep_stats = off" # counters start at zero with the server, on all versions
   } >>"$dir/data/postgresql.conf"
 }
 

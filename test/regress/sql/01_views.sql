@@ -1,12 +1,16 @@
 -- The views: their columns are an interface, and there is one row of counters.
 CREATE EXTENSION pg_flashcache;
 \d pg_stat_flashcache
+\d pg_stat_flashcache_session
 \d pg_flashcache_pages
 SELECT count(*) FROM pg_stat_flashcache;
+SELECT count(*) FROM pg_stat_flashcache_session;
 SELECT state, reason, attached_by, slots, used BETWEEN 0 AND slots AS used,
-  memory_per_slot = memory_bytes / slots::float8 AS per_slot, stats_reset <= now() AS reset
+  memory_per_slot = memory_bytes / slots::float8 AS per_slot, stats_reset <= now() AS reset,
+  writer_pid > 0 AS writer
 FROM pg_stat_flashcache;
 SELECT obj_description('pg_stat_flashcache'::regclass), obj_description('pg_flashcache_pages'::regclass);
+SELECT obj_description('pg_stat_flashcache_session'::regclass);
 -- each slot once, none beyond the last one, only pages of main forks
 SELECT count(*) = count(DISTINCT slot) AS distinct_slots,
   count(*) = count(DISTINCT (reltablespace, reldatabase, relfilenode, relblocknumber)) AS distinct_pages,

@@ -5,6 +5,9 @@ GRANT pg_monitor TO fc_monitor;
 CREATE ROLE fc_operator;
 
 SET ROLE fc_nobody;
+-- the own session is everybody's to see
+SELECT hits >= 0 AS may_read FROM pg_stat_flashcache_session;
+SELECT hits >= 0 AS may_read FROM pg_flashcache_session_stat();
 SELECT state FROM pg_stat_flashcache;
 SELECT count(*) FROM pg_flashcache_pages;
 SELECT state FROM pg_flashcache_stat();

@@ -10,6 +10,7 @@ ALTER SYSTEM SET pg_flashcache.admission = 'sometimes';
 ALTER SYSTEM SET pg_flashcache.os_cache_probe = 'on';
 ALTER SYSTEM SET pg_flashcache.write_limit = -1;
 ALTER SYSTEM SET pg_flashcache.enabled = 'perhaps';
+ALTER SYSTEM SET pg_flashcache.keep_stats = 'perhaps';
 ALTER SYSTEM SET pg_flashcache.xyz = 1;
 SET pg_flashcache.xyz = 1;
 -- not in a session
@@ -19,6 +20,7 @@ SET pg_flashcache.enabled = off;
 SET pg_flashcache.admission = 'reuse';
 SET pg_flashcache.os_cache_probe = 'off';
 SET pg_flashcache.write_limit = 1;
+SET pg_flashcache.keep_stats = off;
 -- the one that may be set in a session, by a superuser
 SET pg_flashcache.verify = off;
 SHOW pg_flashcache.verify;
