@@ -15,6 +15,7 @@ CREATE FUNCTION pg_flashcache_stat(
 	OUT disk_read_time_us bigint,
 	OUT os_cache_hits bigint,
 	OUT stream_reads bigint,
+	OUT prefetches bigint,
 	OUT read_bytes bigint,
 	OUT read_time_us bigint,
 	OUT inserts bigint,

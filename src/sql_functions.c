@@ -28,7 +28,7 @@
 #include "utils/tuplestore.h"
 #include "writer.h"
 
-#define STAT_COLUMNS 39
+#define STAT_COLUMNS 40
 #define PAGES_COLUMNS 6
 #define ENABLE_TIMEOUT_S 60
 
@@ -138,6 +138,7 @@ fc_stat(PG_FUNCTION_ARGS)
 	add_us(&row, c[FC_DISK_READ_NS]);
 	add_int8(&row, c[FC_OS_CACHE_HITS]);
 	add_int8(&row, c[FC_STREAM_READS]);
+	add_int8(&row, c[FC_PREFETCHES]);
 	add_int8(&row, c[FC_READ_BYTES]);
 	add_us(&row, c[FC_READ_NS]);
 	for (int i = 0; i < lengthof(pages); i++)

@@ -29,13 +29,14 @@ my $tag = fc_tag($node, 'postgres', 't');
 sub scan
 {
 	my ($settings, $label, $name, @names) = @_;
+	my $which    = $settings =~ /bitmapscan = on/ ? 'WHERE id >= 0' : '';
 	my $value    = fc_value_sql($label);
 	my $counters = "SELECT 'counters', " . join(', ', @names) . " FROM pg_stat_flashcache;";
 	my $query    = "SELECT 'rows', count(*), count(DISTINCT id), count(*) FILTER (WHERE val = $value) FROM t";
 
 	fc_push_out($node, $tag);
 	my $output = $node->safe_psql('postgres',
-		"$settings $query WHERE ctid = '(0,0)'; $counters $query; $counters");
+		"$settings $query WHERE ctid = '(0,0)'; $counters $query $which; $counters");
 	my @rows = $output =~ /^rows\|(.*)$/mg;
 	my @counters = map { [ split /\|/ ] } $output =~ /^counters\|(.*)$/mg;
 
@@ -86,6 +87,22 @@ my %moved = scan($sequential, 'v1', 'without verify', qw(hits misses stream_read
 is($moved{hits} + $moved{misses}, $pages, 'without verify: every page is a hit or a miss');
 is($moved{hits} + $moved{stream_reads},
 	$pages - @gone, 'without verify: every page in flash was taken, or left to the stream');
+
+# A bitmap scan of the first session that wants several pages prefetches them: those on flash from there, never from disk.
+# 18 does so with io_method = sync only.
+SKIP:
+{
+	if ($node->safe_psql('postgres', "SELECT current_setting('io_method', true)") =~ /^(?:worker|io_uring)$/)
+	{
+		skip 'with io_method worker and io_uring the server does not prefetch', 3;
+	}
+	$node->safe_psql('postgres', 'CREATE INDEX t_id ON t (id); CHECKPOINT');
+	my %moved = scan('SET enable_seqscan = off; SET enable_indexscan = off; SET enable_indexonlyscan = off; SET enable_bitmapscan = on;',
+		'v1', 'prefetched', qw(hits misses prefetches disk_reads));
+	skip 'no io_uring here', 2 if $moved{prefetches} == 0;
+	is($moved{prefetches}, $pages - @gone, 'prefetched: every page in flash is read ahead, once');
+	is($moved{misses}, $moved{disk_reads}, 'prefetched: the disk is asked for the misses only');
+}
 
 fc_is_clean($node);
 $node->stop;
