@@ -17,8 +17,11 @@ OBJS = \
 	src/attach/table.o \
 	src/bufscan.o \
 	src/cache.o \
+	src/cache_ahead.o \
 	src/cache_fill.o \
+	src/compat.o \
 	src/directory.o \
+	src/explain.o \
 	src/failpoint.o \
 	src/handoff.o \
 	src/oscache.o \
@@ -28,6 +31,7 @@ OBJS = \
 	src/settings.o \
 	src/sql_functions.o \
 	src/stats.o \
+	src/stats_kind.o \
 	src/store.o \
 	src/store_uring.o \
 	src/writer.o

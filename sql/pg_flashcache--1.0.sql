@@ -39,6 +39,8 @@ CREATE FUNCTION pg_flashcache_stat(
 	OUT verify_failures bigint,
 	OUT memory_bytes bigint,
 	OUT memory_per_slot double precision,
+	OUT writer_pid integer,
+	OUT writer_wait_event text,
 	OUT stats_reset timestamptz)
 AS 'MODULE_PATHNAME', 'fc_stat'
 LANGUAGE C STRICT VOLATILE PARALLEL SAFE;
@@ -51,6 +53,30 @@ CREATE VIEW pg_stat_flashcache AS
 
 COMMENT ON VIEW pg_stat_flashcache IS
 	'state and counters of the flash cache, one row';
+
+CREATE FUNCTION pg_flashcache_session_stat(
+	OUT hits bigint,
+	OUT misses bigint,
+	OUT disk_reads bigint,
+	OUT disk_read_time_us bigint,
+	OUT os_cache_hits bigint,
+	OUT stream_reads bigint,
+	OUT read_bytes bigint,
+	OUT read_time_us bigint)
+AS 'MODULE_PATHNAME', 'fc_session_stat'
+LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION pg_flashcache_session_stat() IS
+	'what this session has read; see view pg_stat_flashcache_session';
+
+CREATE VIEW pg_stat_flashcache_session AS
+	SELECT * FROM @extschema@.pg_flashcache_session_stat();
+
+COMMENT ON VIEW pg_stat_flashcache_session IS
+	'what this session has read from flash and from disk since it began, one row';
+
+-- Nobody sees more than the own session: open to all.
+GRANT SELECT ON pg_stat_flashcache_session TO PUBLIC;
 
 CREATE FUNCTION pg_flashcache_slots(
 	OUT slot bigint,

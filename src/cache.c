@@ -219,6 +219,7 @@ share_times(void)
 		[FC_TIME_DISK_STREAM] = &times.disk_stream,
 		[FC_TIME_DISK_SINGLE] = &times.disk_single,
 		[FC_TIME_FLASH] = &times.flash,
+		[FC_TIME_FLASH_RUN] = &times.flash_run,
 	};
 	static uint32 samples = 0;
 
@@ -304,7 +305,7 @@ run_length(const FcTag *tag, uint32 limit)
  * than the seek back costs.
  */
 static bool
-leave_stream(FcStream *stream, const FcTag *tag)
+leave_stream(FcStream *stream, const FcTag *tag, bool together)
 {
 	uint32		pays;
 	uint32		run;
@@ -313,7 +314,7 @@ leave_stream(FcStream *stream, const FcTag *tag)
 		return true;
 	if (tag->blk < stream->disk_until)
 		return false;
-	pays = fc_policy_run_that_pays(&times);
+	pays = fc_policy_run_that_pays(&times, together);
 	run = pays == 0 ? FC_STREAM_LENGTH : run_length(tag, pays);
 	if (pays != 0 && run >= pays)
 	{
@@ -376,7 +377,8 @@ typedef enum Source
 } Source;
 
 static Source
-choose_source(const FcTag *tag, FcDataFd data_fd, void *arg, bool *streaming, FcSlotRef *ref)
+choose_source(const FcTag *tag, bool together, FcDataFd data_fd, void *arg,
+			  bool *streaming, FcSlotRef *ref)
 {
 	FcStream   *stream = follow_stream(tag);
 
@@ -386,8 +388,8 @@ choose_source(const FcTag *tag, FcDataFd data_fd, void *arg, bool *streaming, Fc
 	if (fc_setting_verify)
 		return FROM_FLASH;
 	if (stream != NULL)
-		return leave_stream(stream, tag) ? FROM_FLASH : LEFT_TO_STREAM;
-	if (in_page_cache(tag, data_fd, arg))
+		return leave_stream(stream, tag, together) ? FROM_FLASH : LEFT_TO_STREAM;
+	if (!fc_cache_ahead_has(tag, ref) && in_page_cache(tag, data_fd, arg))
 		return LEFT_TO_PAGE_CACHE;
 	return FROM_FLASH;
 }
@@ -408,12 +410,12 @@ fc_cache_plan(FcRun *run, const FcTag *tag, int n, FcDataFd data_fd, void *arg)
 		run->in_stream = false;
 		return;
 	}
-	run->why = choose_source(&t, data_fd, arg, &streaming, &run->ref[0]);
+	run->why = choose_source(&t, n > 1, data_fd, arg, &streaming, &run->ref[0]);
 	run->in_stream = streaming;
 	for (run->n = 1; run->n < n; run->n++)
 	{
 		t.blk++;
-		if (choose_source(&t, data_fd, arg, &streaming, &run->ref[run->n]) != (Source) run->why)
+		if (choose_source(&t, true, data_fd, arg, &streaming, &run->ref[run->n]) != (Source) run->why)
 			break;
 	}
 	run->from_flash = run->why == FROM_FLASH;
@@ -476,7 +478,10 @@ fc_cache_read(const FcRun *run, char *const *pages)
 		slots[i] = run->ref[i].slot;
 	fc_failpoint(FC_FP_READ_LOOKED_UP);
 	begin = fc_now_ns();
-	read = fc_store_read(slots, pages, run->n, &io);
+	if (run->n == 1 && fc_cache_ahead_take(&tag, &run->ref[0], pages[0], &io))
+		read = 1;
+	else
+		read = fc_store_read(slots, pages, run->n, &io);
 	fc_failpoint(FC_FP_READ_DONE);
 	if (unlikely(io == FC_IO_BROKEN))
 		fc_cache_device_broken();
@@ -493,7 +498,10 @@ fc_cache_read(const FcRun *run, char *const *pages)
 		fc_count_n(FC_HITS, good);
 		fc_count_n(FC_READ_BYTES, (uint64) good * BLCKSZ);
 		fc_count_n(FC_READ_NS, ns);
-		fc_policy_mean(&times.flash, ns / good);
+		if (run->n == 1)
+			fc_policy_mean(&times.flash, ns);
+		else if (good >= FC_STREAM_LENGTH)
+			fc_policy_mean(&times.flash_run, ns / good);
 		share_times();
 	}
 	return good;
@@ -522,7 +530,7 @@ fc_cache_combine(const FcTag *tag, int limit)
 }
 
 bool
-fc_cache_covers(const FcTag *tag)
+fc_cache_prefetch(const FcTag *tag)
 {
 	FcSlotRef	ref;
 
@@ -530,7 +538,10 @@ fc_cache_covers(const FcTag *tag)
 		return false;
 	prefetched_rel = stream_key(tag);
 	prefetched_reads = PREFETCH_CREDIT;
-	return fc_directory_lookup(tag, fc_directory_hash(tag), &ref);
+	if (!fc_directory_lookup(tag, fc_directory_hash(tag), &ref))
+		return false;
+	fc_cache_ahead_start(tag, &ref);
+	return true;
 }
 
 bool

@@ -109,9 +109,11 @@ extern void fc_cache_disk_read_started(int n);
 extern int	fc_cache_combine(const FcTag *tag, int limit);
 
 /*
- * Is the page on flash, so that prefetching it from disk would be wasted?
+ * The server is about to read the page.  True if it is on flash, so that
+ * prefetching it from disk would be wasted; it is being read ahead from flash
+ * then, where that can be done.
  */
-extern bool fc_cache_covers(const FcTag *tag);
+extern bool fc_cache_prefetch(const FcTag *tag);
 
 /*
  * pg_flashcache.verify: compares a page just read from flash with the same

@@ -32,7 +32,7 @@
 /* Pages written and published together; 512 kB of the writer's memory. */
 #define BATCH FC_STORE_MAX_RUN
 
-/* Slots read to learn how fast the device is. */
+/* Slots read to learn how fast the device is, each alone and all together. */
 #define MEASURED 16
 
 /* Slots swept in one go. */
@@ -80,33 +80,48 @@ compare_times(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
+/* Median time of reading n slots, 0 if they can't be read; ns. */
+static uint64
+measure(const FcSlotNo *slots, int n)
+{
+	uint64		ns[MEASURED];
+	FcIo		io;
+
+	for (int i = 0; i < MEASURED; i++)
+	{
+		uint64		begin = fc_now_ns();
+
+		/* single slots one after the other, several all at once */
+		if (fc_store_read(n == 1 ? &slots[i] : slots, &pages[1], n, &io) != n)
+			return 0;
+		ns[i] = fc_now_ns() - begin;
+	}
+	qsort(ns, MEASURED, sizeof(ns[0]), compare_times);
+	return ns[MEASURED / 2];
+}
+
 void
 fc_cache_measure_flash(void)
 {
 	FcSlotNo	slots[MEASURED];
-	uint64		ns[MEASURED];
 	int			nslots = fc_directory_reserve(MEASURED, slots);
-	int			n = 0;
-	FcIo		io;
+	bool		written = nslots == MEASURED;
 
+	/* a slot never written is answered without asking the device */
 	memset(pages[0], 0, BLCKSZ);
-	for (int i = 0; i < nslots; i++)
+	for (int i = 0; i < nslots && written; i++)
+		written = fc_store_write(slots[i], &pages[0], 1) == FC_IO_OK;
+	if (written)
 	{
-		uint64		begin;
+		uint64		one = measure(slots, 1);
+		uint64		all = measure(slots, MEASURED);
 
-		/* a slot never written is answered without asking the device */
-		if (fc_store_write(slots[i], &pages[0], 1) == FC_IO_OK)
-		{
-			begin = fc_now_ns();
-			if (fc_store_read(&slots[i], &pages[1], 1, &io) == 1)
-				ns[n++] = fc_now_ns() - begin;
-		}
-		fc_directory_release(slots[i]);
+		pg_atomic_write_u32(&fc_cache->times_ns[FC_TIME_FLASH], (uint32) Min(one, PG_UINT32_MAX));
+		pg_atomic_write_u32(&fc_cache->times_ns[FC_TIME_FLASH_RUN],
+							(uint32) Min(all / MEASURED, PG_UINT32_MAX));
 	}
-	if (n == 0)
-		return;
-	qsort(ns, n, sizeof(ns[0]), compare_times);
-	pg_atomic_write_u32(&fc_cache->times_ns[FC_TIME_FLASH], (uint32) Min(ns[n / 2], PG_UINT32_MAX));
+	for (int i = 0; i < nslots; i++)
+		fc_directory_release(slots[i]);
 }
 
 /* May a page be written now?  Counts the reason if not. */
@@ -171,7 +186,7 @@ is_fit(char *page, BlockNumber blk)
 		return false;
 	}
 	/* the frame's own checksum dates from its last write or earlier */
-	PageSetChecksumInplace((Page) page, blk);
+	FC_SET_PAGE_CHECKSUM((Page) page, blk);
 	return true;
 }
 

@@ -22,6 +22,7 @@ enum
 	FC_TIME_DISK_STREAM,
 	FC_TIME_DISK_SINGLE,
 	FC_TIME_FLASH,
+	FC_TIME_FLASH_RUN,
 	FC_SHARED_TIMES
 };
 
@@ -38,6 +39,22 @@ struct FcCacheShared
 	char		reason[FC_REASON_LEN];
 	char		hint[FC_HINT_LEN];
 };
+
+/* ---- cache_ahead.c: pages read from flash before they are asked for ---- */
+
+/* Starts to read the page into memory of this process, if it can be done. */
+extern void fc_cache_ahead_start(const FcTag *tag, const FcSlotRef *ref);
+
+/* Is or was it read ahead, and is that what the slot still holds? */
+extern bool fc_cache_ahead_has(const FcTag *tag, const FcSlotRef *ref);
+
+/*
+ * Takes such a page: waits for it and copies it to `page`.  False: it must be read
+ * now.  The copy is as good as one that is read now: R3 is still to come.
+ */
+extern bool fc_cache_ahead_take(const FcTag *tag, const FcSlotRef *ref, char *page, FcIo *io);
+
+/* ---- cache.c ---- */
 
 /* The store gave up: switches the cache off. */
 extern void fc_cache_device_broken(void);

@@ -17,6 +17,7 @@
 #include <time.h>
 
 #include "pgstat.h"
+#include "utils/wait_event.h"
 
 #if PG_VERSION_NUM < 150000 || PG_VERSION_NUM >= 200000
 #error "pg_flashcache supports PostgreSQL 15 to 19"
@@ -24,12 +25,29 @@
 
 /*
  * Named wait events for extensions exist since 17; before, every extension
- * shows as "Extension".
+ * shows as "Extension".  The postmaster asks for the numbers once, before it
+ * forks; they are found here by whoever waits, at no cost.
  */
-#define FC_WAIT_SINGLE_BLOCK_READ	PG_WAIT_EXTENSION
-#define FC_WAIT_MULTI_BLOCK_READ	PG_WAIT_EXTENSION
-#define FC_WAIT_WRITE				PG_WAIT_EXTENSION
-#define FC_WAIT_WRITER_MAIN			PG_WAIT_EXTENSION
+typedef enum FcWait
+{
+	FC_SINGLE_BLOCK_READ,
+	FC_MULTI_BLOCK_READ,
+	FC_WRITE,
+	FC_WRITER_MAIN,
+	FC_ENABLE,
+	FC_WAIT_COUNT
+} FcWait;
+
+extern uint32 fc_wait_events[FC_WAIT_COUNT];
+
+#define FC_WAIT_SINGLE_BLOCK_READ	fc_wait_events[FC_SINGLE_BLOCK_READ]
+#define FC_WAIT_MULTI_BLOCK_READ	fc_wait_events[FC_MULTI_BLOCK_READ]
+#define FC_WAIT_WRITE				fc_wait_events[FC_WRITE]
+#define FC_WAIT_WRITER_MAIN			fc_wait_events[FC_WRITER_MAIN]
+#define FC_WAIT_ENABLE				fc_wait_events[FC_ENABLE]
+
+/* For the postmaster; raises nothing.  What can't be had stays "Extension". */
+extern void fc_wait_events_init(void);
 
 /*
  * Direct I/O wants memory aligned to the device's block.  16 aligns the
@@ -38,11 +56,18 @@
  */
 #define FC_IO_ALIGN 4096
 
-/* This process's number among those with shared memory. */
+/* A process's number among those with shared memory; storage/proc.h. */
 #if PG_VERSION_NUM < 170000
-#define FC_MY_PROC_NUMBER MyProc->pgprocno
+#define FC_PROC_NUMBER(proc) ((proc)->pgprocno)
 #else
-#define FC_MY_PROC_NUMBER MyProcNumber
+#define FC_PROC_NUMBER(proc) ((int) GetNumberFromPGProc(proc))
+#endif
+
+/* Sets the page checksum, where the cluster has them. */
+#if PG_VERSION_NUM < 190000
+#define FC_SET_PAGE_CHECKSUM(page, blk) PageSetChecksumInplace(page, blk)
+#else
+#define FC_SET_PAGE_CHECKSUM(page, blk) PageSetChecksum(page, blk)
 #endif
 
 /* A setting's variable that the server exports but declares in no header. */

@@ -33,6 +33,8 @@ typedef enum FcFailpointId
 	FC_FP_READ_DONE,			/* read: between steps 2 and 3 */
 	FC_FP_WRITE_BEFORE_MD,		/* between the first invalidation and md */
 	FC_FP_WRITE_AFTER_MD,		/* between md and the second invalidation */
+	FC_FP_STORE_READING,		/* within the wait for a read from the device */
+	FC_FP_STORE_WRITING,		/* within the wait for a write to the device */
 	FC_FP_STORE_OPEN,			/* error: opening the device fails */
 	FC_FP_STORE_READ,			/* error: a read from the device fails */
 	FC_FP_STORE_WRITE,			/* error: a write to the device fails */

@@ -15,6 +15,7 @@
 #include "attach/attach.h"
 #include "cache.h"
 #include "compat.h"
+#include "explain.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
@@ -22,6 +23,7 @@
 #include "storage/ipc.h"
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
+#include "stats.h"
 #include "store.h"
 #include "writer.h"
 
@@ -63,6 +65,7 @@ fc_shmem_startup(void)
 						shmem_size() + fc_cache_locks() * sizeof(LWLockPadded));
 	fc_writer_shmem_init();
 	LWLockRelease(AddinShmemInitLock);
+	fc_wait_events_init();
 
 	if (!fc_store_open(fc_setting_file, fc_setting_size, &error))
 	{
@@ -97,7 +100,9 @@ _PG_init(void)
 
 	if (!process_shared_preload_libraries_in_progress)
 		return;
+	fc_stats_register_kind();
 	fc_settings_define();
+	fc_explain_init();
 
 	/* a single-user server has no writer, and pg_upgrade wants no guests */
 	if (!IsPostmasterEnvironment || IsBinaryUpgrade)

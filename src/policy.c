@@ -126,9 +126,10 @@ fc_policy_stream(FcStreams *streams, uint64_t rel, uint32_t blk)
 }
 
 uint32_t
-fc_policy_run_that_pays(const FcTimes *times)
+fc_policy_run_that_pays(const FcTimes *times, bool together)
 {
-	double		gain = times->disk_stream - times->flash;
+	double		flash = together ? times->flash_run : times->flash;
+	double		gain = times->disk_stream - flash;
 	double		run;
 
 	/*
@@ -136,7 +137,7 @@ fc_policy_run_that_pays(const FcTimes *times)
 	 * page at a time: stay.  While a stream stays with the disk its times are
 	 * measured with every page, so a disk that gets busy changes the verdict.
 	 */
-	if (times->disk_stream == 0 || times->flash == 0 || gain <= 0)
+	if (times->disk_stream == 0 || flash == 0 || gain <= 0)
 		return 0;
 	run = times->disk_single * RUN_MARGIN / gain;
 	if (run > FC_STREAM_MAX_RUN)

@@ -83,7 +83,7 @@ extern bool fc_policy_spend(FcBudget *budget, uint64_t limit, uint64_t now_ns, u
 #define FC_STREAMS 4			/* streams one process is followed in */
 #define FC_STREAM_LENGTH 8		/* blocks in a row that make a stream */
 #define FC_STREAM_GAP 4			/* blocks left out that do not end it */
-#define FC_STREAM_MAX_RUN 256	/* as far as a run is looked at */
+#define FC_STREAM_MAX_RUN 2048	/* as far as a run is looked at: 0.4 ms */
 
 typedef struct FcStream
 {
@@ -106,7 +106,8 @@ typedef struct FcTimes
 {
 	double		disk_stream;	/* a page read from disk within a stream */
 	double		disk_single;	/* a page read from disk otherwise */
-	double		flash;			/* a page read from flash */
+	double		flash;			/* a page read from flash alone */
+	double		flash_run;		/* a page read from flash with its neighbours */
 } FcTimes;
 
 /* Notes that a block is being read; returns its stream, or NULL. */
@@ -117,9 +118,10 @@ extern bool fc_policy_in_stream(const FcStreams *streams, uint64_t rel, uint32_t
 
 /*
  * Length of a run of flash pages from which on leaving the disk's stream
- * pays; 0 if no run that is looked at would do.
+ * pays; 0 if no run that is looked at would do.  `together`: its pages will
+ * be read several at a time.
  */
-extern uint32_t fc_policy_run_that_pays(const FcTimes *times);
+extern uint32_t fc_policy_run_that_pays(const FcTimes *times, bool together);
 
 /* Adds a sample to a mean that forgets over about 64 samples. */
 static inline void

@@ -14,6 +14,7 @@
 
 #include "policy.h"
 #include "settings.h"
+#include "stats.h"
 #include "utils/guc.h"
 
 char	   *fc_setting_file = NULL;
@@ -23,6 +24,7 @@ bool		fc_setting_verify = false;
 int			fc_setting_os_cache_probe = FC_PROBE_AUTO;
 int			fc_setting_admission = FC_ADMIT_AUTO;
 int			fc_setting_write_limit = 0;
+bool		fc_setting_keep_stats = true;
 
 static const struct config_enum_entry probe_options[] = {
 	{"auto", FC_PROBE_AUTO, false},
@@ -59,6 +61,12 @@ check_size(int *newval, void **extra, GucSource source)
 		return false;
 	}
 	return true;
+}
+
+static void
+assign_keep_stats(bool newval, void *extra)
+{
+	fc_stats_keep(newval);
 }
 
 void
@@ -99,5 +107,10 @@ fc_settings_define(void)
 							"Protects the endurance of the drive: 22 MB/s are one drive write a day of 1.92 TB.",
 							&fc_setting_write_limit, 0, 0, 1024 * 1024,
 							PGC_SIGHUP, 0, NULL, NULL, NULL);
+	DefineCustomBoolVariable("pg_flashcache.keep_stats",
+							 "Keeps the counters of the flash cache over a clean restart (PostgreSQL 18 and later).",
+							 "Switch it off and reload before the library is removed from shared_preload_libraries.",
+							 &fc_setting_keep_stats, true,
+							 PGC_SIGHUP, 0, NULL, assign_keep_stats, NULL);
 	MarkGUCPrefixReserved("pg_flashcache");
 }

@@ -12,6 +12,7 @@
  */
 #include "postgres.h"
 
+#include "access/htup_details.h"
 #include "attach/attach.h"
 #include "cache.h"
 #include "compat.h"
@@ -24,13 +25,15 @@
 #include "stats.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
+#include "utils/tuplestore.h"
 #include "writer.h"
 
-#define STAT_COLUMNS 37
+#define STAT_COLUMNS 39
 #define PAGES_COLUMNS 6
 #define ENABLE_TIMEOUT_S 60
 
 FC_EXPORT Datum fc_stat(PG_FUNCTION_ARGS);
+FC_EXPORT Datum fc_session_stat(PG_FUNCTION_ARGS);
 FC_EXPORT Datum fc_pages(PG_FUNCTION_ARGS);
 FC_EXPORT Datum fc_enable(PG_FUNCTION_ARGS);
 FC_EXPORT Datum fc_reset_stats(PG_FUNCTION_ARGS);
@@ -38,6 +41,7 @@ FC_EXPORT Datum fc_failpoint_set(PG_FUNCTION_ARGS);
 FC_EXPORT Datum fc_failpoint_wait(PG_FUNCTION_ARGS);
 
 PG_FUNCTION_INFO_V1(fc_stat);
+PG_FUNCTION_INFO_V1(fc_session_stat);
 PG_FUNCTION_INFO_V1(fc_pages);
 PG_FUNCTION_INFO_V1(fc_enable);
 PG_FUNCTION_INFO_V1(fc_reset_stats);
@@ -84,6 +88,16 @@ add_us(Row *row, uint64 ns)
 	add_int8(row, ns / 1000);
 }
 
+static Datum
+return_row(Row *row, TupleDesc tupdesc)
+{
+	if (row->n != tupdesc->natts)
+		ereport(ERROR,
+				(errmsg("pg_flashcache library and extension script do not match"),
+				 errhint("Run ALTER EXTENSION pg_flashcache UPDATE.")));
+	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(tupdesc), row->values, row->nulls));
+}
+
 Datum
 fc_stat(PG_FUNCTION_ARGS)
 {
@@ -101,12 +115,14 @@ fc_stat(PG_FUNCTION_ARGS)
 	char		reason[FC_REASON_LEN];
 	uint64		c[FC_COUNTERS] = {0};
 	TimestampTz reset_at = 0;
+	const char *writer_wait;
+	int			writer_pid = fc_writer_pid(&writer_wait);
 	uint32		slots = fc_directory_slots();
 	Size		memory = fc_cache_memory();
 
 	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
-	if (fc_stats)
+	if (!fc_stats_snapshot(c, &reset_at))
 		fc_stats_read(c, &reset_at);
 	fc_cache_reason(reason, sizeof(reason));
 
@@ -133,13 +149,34 @@ fc_stat(PG_FUNCTION_ARGS)
 		add_int8(&row, c[trouble[i]]);
 	add_int8(&row, memory);
 	add_ratio(&row, memory, slots);
-	add(&row, TimestampTzGetDatum(reset_at), fc_stats == NULL);
+	add(&row, Int32GetDatum(writer_pid), writer_pid == 0);
+	add_text(&row, writer_wait);
+	add(&row, TimestampTzGetDatum(reset_at), reset_at == 0);
 
-	if (row.n != tupdesc->natts)
-		ereport(ERROR,
-				(errmsg("pg_flashcache library and extension script do not match"),
-				 errhint("Run ALTER EXTENSION pg_flashcache UPDATE.")));
-	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(tupdesc), row.values, row.nulls)));
+	return return_row(&row, tupdesc);
+}
+
+Datum
+fc_session_stat(PG_FUNCTION_ARGS)
+{
+	TupleDesc	tupdesc;
+	Row			row = {0};
+	FcReads		reads;
+	const uint64 *c = reads.counter;
+
+	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+	fc_stats_session(&reads);
+
+	add_int8(&row, c[FC_HITS]);
+	add_int8(&row, c[FC_MISSES]);
+	add_int8(&row, c[FC_DISK_READS]);
+	add_us(&row, c[FC_DISK_READ_NS]);
+	add_int8(&row, c[FC_OS_CACHE_HITS]);
+	add_int8(&row, c[FC_STREAM_READS]);
+	add_int8(&row, c[FC_READ_BYTES]);
+	add_us(&row, c[FC_READ_NS]);
+	return return_row(&row, tupdesc);
 }
 
 Datum
@@ -203,8 +240,7 @@ fc_enable(PG_FUNCTION_ARGS)
 Datum
 fc_reset_stats(PG_FUNCTION_ARGS)
 {
-	if (fc_stats)
-		fc_stats_reset();
+	fc_stats_reset();
 	PG_RETURN_VOID();
 }
 

@@ -9,6 +9,14 @@
  * the views subtract them.  A sum is exact once the processes it counts are
  * idle; counters read while they run may be a few events apart.
  *
+ * Beside these, each process counts for itself, in plain memory: that is what
+ * a session sees of its own reads.  What parallel workers read is added to a
+ * cell of their leader in shared memory as it happens, so that a statement's
+ * numbers are complete when it is.
+ *
+ * From 18 on the sums of earlier runs are kept by the server's cumulative
+ * statistics (stats_kind.c) and added to those of this run.
+ *
  * Times are kept in nanoseconds.  64 bits of them last 584 years.
  *
  * Copyright (c) 2026, the pg_flashcache developers
@@ -26,7 +34,7 @@
 
 typedef enum FcCounter
 {
-	/* reads of the buffer manager */
+	/* reads of the buffer manager; the first ones are told to sessions */
 	FC_HITS,
 	FC_MISSES,
 	FC_READ_BYTES,
@@ -35,8 +43,10 @@ typedef enum FcCounter
 	FC_DISK_READ_NS,
 	FC_OS_CACHE_HITS,
 	FC_STREAM_READS,
+#define FC_SESSION_COUNTERS (FC_STREAM_READS + 1)
 	FC_PROBES,
 	FC_PROBES_FOUND,
+	FC_PREFETCHES,
 
 	/* pages offered to the cache */
 	FC_INSERTS,
@@ -77,27 +87,94 @@ typedef struct FcStripe
 	char		pad[PG_CACHE_LINE_SIZE - (FC_COUNTERS * sizeof(uint64)) % PG_CACHE_LINE_SIZE];
 } FcStripe;
 
+/*
+ * Sums of earlier runs, as they stand in the server's statistics file: a
+ * longer or shorter struct there would cost the server all of its statistics
+ * at the next start, so this one never changes its size.
+ */
+#define FC_KEPT_COUNTERS 62
+#define FC_KEPT_FORMAT 1		/* to be raised when a counter changes its number */
+
+typedef struct FcKept
+{
+	uint64		format;			/* FC_KEPT_FORMAT, or nothing is kept */
+	TimestampTz reset_at;		/* when these began to count */
+	uint64		counter[FC_KEPT_COUNTERS];
+} FcKept;
+
+StaticAssertDecl(FC_COUNTERS <= FC_KEPT_COUNTERS, "no room to keep all counters");
+StaticAssertDecl(sizeof(FcKept) == 512, "the kept counters must not change their size");
+
+/* What the parallel workers of one process have read. */
+typedef struct FcWorkersCell
+{
+	pg_atomic_uint64 leader;	/* its process ID; the counters are those of its workers */
+	pg_atomic_uint64 counter[FC_SESSION_COUNTERS];
+} FcWorkersCell;
+
 typedef struct FcStats
 {
 	FcStripe	stripe[FC_STRIPES];
-	slock_t		lock;			/* protects what follows; leaf */
+	slock_t		lock;			/* protects what follows, and what is kept; leaf */
 	TimestampTz reset_at;
 	uint64		base[FC_COUNTERS];	/* sums at the last reset */
+	slock_t		workers_lock;	/* changes of a cell's leader; leaf */
+	int			ncells;
+	FcWorkersCell cell[FLEXIBLE_ARRAY_MEMBER];	/* by number of the leader */
 } FcStats;
 
 extern FcStats *fc_stats;
 extern int	fc_stats_my_stripe;
 
+/* This process's own counters since it began, and where its leader's are. */
+extern uint64 fc_stats_mine[FC_COUNTERS];
+extern FcWorkersCell *fc_stats_leader;	/* NULL but in parallel workers */
+
 extern Size fc_stats_shmem_size(void);
 extern void fc_stats_shmem_init(void);
 extern void fc_stats_choose_stripe(void);
 
-/* Sums since the last reset, and when that was. */
+/*
+ * Sums since the last reset, and when that was; 0 if nothing has ever been
+ * counted.  Works without a cache, too.
+ */
 extern void fc_stats_read(uint64 *sums, TimestampTz *reset_at);
+
+/* What this process and its parallel workers have read since it began. */
+typedef struct FcReads
+{
+	uint64		counter[FC_SESSION_COUNTERS];
+} FcReads;
+
+extern void fc_stats_session(FcReads *reads);
+
+/* The same without the workers. */
+static inline void
+fc_stats_process(FcReads *reads)
+{
+	memcpy(reads->counter, fc_stats_mine, sizeof(reads->counter));
+}
 
 /* One sum since start, unaffected by resets. */
 extern uint64 fc_stats_total(FcCounter counter);
 extern void fc_stats_reset(void);
+
+/* ---- stats_kind.c ---- */
+
+/* Tells the server, while it loads its libraries, what is to be kept. */
+extern void fc_stats_register_kind(void);
+
+/* Whether it is to be kept at the next shutdown. */
+extern void fc_stats_keep(bool keep);
+
+/* What was kept, in shared memory; NULL if the server can't (before 18). */
+extern FcKept *fc_stats_kept(void);
+
+/*
+ * Does the session want all statistics from one moment, and have they been
+ * taken?  Then what fc_stats_read() gave at that moment.
+ */
+extern bool fc_stats_snapshot(uint64 *sums, TimestampTz *reset_at);
 
 static inline void
 fc_count_n(FcCounter counter, uint64 n)
@@ -107,6 +184,9 @@ fc_count_n(FcCounter counter, uint64 n)
 	if (unlikely(fc_stats_my_stripe < 0))
 		fc_stats_choose_stripe();
 	pg_atomic_fetch_add_u64(&fc_stats->stripe[fc_stats_my_stripe].counter[counter], n);
+	fc_stats_mine[counter] += n;
+	if (unlikely(fc_stats_leader != NULL) && counter < FC_SESSION_COUNTERS)
+		pg_atomic_fetch_add_u64(&fc_stats_leader->counter[counter], n);
 }
 
 static inline void

@@ -549,6 +549,7 @@ fc_store_read(const FcSlotNo *slots, char *const *pages, int n, FcIo *io)
 	Assert(n > 0 && n <= FC_STORE_MAX_READ);
 	*io = FC_IO_OK;
 	pgstat_report_wait_start(n > 1 ? FC_WAIT_MULTI_BLOCK_READ : FC_WAIT_SINGLE_BLOCK_READ);
+	fc_failpoint(FC_FP_STORE_READING);
 	if (nsegments > 1 && aligned && follow())
 		fc_uring_read(my_fd, segments, nsegments);
 	for (int i = 0; i < nsegments && *io == FC_IO_OK; i++)
@@ -581,6 +582,36 @@ fc_store_read(const FcSlotNo *slots, char *const *pages, int n, FcIo *io)
 	return done;
 }
 
+bool
+fc_store_ahead_start(FcAhead *ahead, FcSlotNo slot, char *page)
+{
+	ahead->iov.iov_base = page;
+	ahead->iov.iov_len = BLCKSZ;
+	ahead->result = FC_NOT_READ;
+	return follow() && fc_uring_start(my_fd, &ahead->iov, fc_slot_offset(slot), &ahead->result);
+}
+
+bool
+fc_store_ahead_done(FcAhead *ahead)
+{
+	if (ahead->result == FC_IN_FLIGHT)
+		fc_uring_look();
+	return ahead->result != FC_IN_FLIGHT;
+}
+
+bool
+fc_store_ahead_finish(FcAhead *ahead, FcIo *io)
+{
+	bool		ok;
+
+	pgstat_report_wait_start(FC_WAIT_SINGLE_BLOCK_READ);
+	ok = fc_uring_wait(&ahead->result) && ahead->result == BLCKSZ &&
+		!fc_failpoint(FC_FP_STORE_READ);
+	pgstat_report_wait_end();
+	*io = note_result(ok, &shared->read_failures, FC_READ_ERRORS);
+	return ok;
+}
+
 FcIo
 fc_store_write(FcSlotNo first, char *const *pages, int n)
 {
@@ -599,6 +630,7 @@ fc_store_write(FcSlotNo first, char *const *pages, int n)
 	if (follow() && !fc_failpoint(FC_FP_STORE_WRITE))
 	{
 		pgstat_report_wait_start(FC_WAIT_WRITE);
+		fc_failpoint(FC_FP_STORE_WRITING);
 		do
 			written = pwritev(my_fd, iov, n, offset);
 		while (written < 0 && errno == EINTR);

@@ -21,6 +21,8 @@
 #ifndef FC_STORE_H
 #define FC_STORE_H
 
+#include <sys/uio.h>
+
 #include "types.h"
 
 /* Most slots written by one call. */
@@ -67,6 +69,24 @@ extern bool fc_store_direct_io(void);
  * first ones were read; *io tells whether a failure stopped it.
  */
 extern int	fc_store_read(const FcSlotNo *slots, char *const *pages, int n, FcIo *io);
+
+/*
+ * Reading ahead: starts to read a slot into memory aligned to FC_IO_ALIGN,
+ * and returns.  The FcAhead and the page stay where they are until
+ * fc_store_ahead_done() says true, or fc_store_ahead_finish() was called.
+ */
+typedef struct FcAhead
+{
+	struct iovec iov;
+	ssize_t		result;
+} FcAhead;
+
+/* False if there is no way to read ahead here. */
+extern bool fc_store_ahead_start(FcAhead *ahead, FcSlotNo slot, char *page);
+extern bool fc_store_ahead_done(FcAhead *ahead);
+
+/* Waits for it.  False if the page was not read; *io tells why. */
+extern bool fc_store_ahead_finish(FcAhead *ahead, FcIo *io);
 
 /*
  * Writes `n` neighbouring slots, n <= FC_STORE_MAX_RUN, from pages that

@@ -18,7 +18,10 @@
 
 #include "storage/fd.h"
 
-/* Requests in flight at a time; more would only wait in the device's queue. */
+/*
+ * Requests of one batch; more would only wait in the device's queue.  There
+ * is room for twice as many results, reads ahead included.
+ */
 #define ENTRIES 64
 
 typedef enum RingState
@@ -46,7 +49,7 @@ ring_ready(void)
 	return ring_state == RING_READY;
 }
 
-/* Requests left in the ring must never be submitted: their memory is gone. */
+/* After this nothing of ours is submitted or waited for again. */
 static void
 give_up(void)
 {
@@ -55,47 +58,98 @@ give_up(void)
 	ring_state = RING_NONE;
 }
 
+/* Each request carries the address of its result. */
 static void
-read_batch(int fd, FcSegment *segments, int n)
+prepare(int fd, const struct iovec *iov, int n, off_t offset, ssize_t *result)
+{
+	struct io_uring_sqe *sqe = io_uring_get_sqe(&ring);
+
+	io_uring_prep_readv(sqe, fd, iov, n, offset);
+	io_uring_sqe_set_data(sqe, result);
+}
+
+/* Returns how many of n prepared requests the kernel has taken. */
+static int
+submit(int n)
 {
 	int			submitted = 0;
-	int			rc;
 
-	for (int i = 0; i < n; i++)
-	{
-		struct io_uring_sqe *sqe = io_uring_get_sqe(&ring);
-
-		io_uring_prep_readv(sqe, fd, segments[i].iov, segments[i].n, segments[i].offset);
-		io_uring_sqe_set_data(sqe, &segments[i]);
-	}
 	while (submitted < n)
 	{
-		rc = io_uring_submit(&ring);
+		int			rc = io_uring_submit(&ring);
+
 		if (rc > 0)
 			submitted += rc;
 		else if (rc != -EINTR)
 			break;
 	}
-	for (int i = 0; i < submitted; i++)
+	return submitted;
+}
+
+static void
+note(struct io_uring_cqe *cqe)
+{
+	*(ssize_t *) io_uring_cqe_get_data(cqe) = cqe->res;
+	io_uring_cqe_seen(&ring, cqe);
+}
+
+bool
+fc_uring_wait(ssize_t *result)
+{
+	while (*result == FC_IN_FLIGHT)
 	{
 		struct io_uring_cqe *cqe;
+		int			rc;
 
-		/* until it is there: the kernel writes into our buffers */
-		while ((rc = io_uring_wait_cqe(&ring, &cqe)) == -EINTR)
-			;
-		if (rc != 0)
-		{
-			/* not known to happen; the pages in question count as unread */
-			for (int j = 0; j < n; j++)
-				segments[j].result = -EIO;
-			submitted = 0;
-			break;
-		}
-		((FcSegment *) io_uring_cqe_get_data(cqe))->result = cqe->res;
-		io_uring_cqe_seen(&ring, cqe);
+		if (ring_state != RING_READY)
+			return false;
+		rc = io_uring_wait_cqe(&ring, &cqe);
+		if (rc == 0)
+			note(cqe);
+		else if (rc != -EINTR)
+			give_up();			/* not known to happen */
 	}
-	if (submitted < n)
-		give_up();
+	return true;
+}
+
+void
+fc_uring_look(void)
+{
+	struct io_uring_cqe *cqe;
+
+	while (ring_state == RING_READY && io_uring_peek_cqe(&ring, &cqe) == 0)
+		note(cqe);
+}
+
+bool
+fc_uring_start(int fd, const struct iovec *iov, off_t offset, ssize_t *result)
+{
+	if (!ring_ready())
+		return false;
+	*result = FC_IN_FLIGHT;
+	prepare(fd, iov, 1, offset, result);
+	if (submit(1) == 1)
+		return true;
+	*result = FC_NOT_READ;
+	give_up();
+	return false;
+}
+
+static void
+read_batch(int fd, FcSegment *segments, int n)
+{
+	int			submitted;
+
+	for (int i = 0; i < n; i++)
+		prepare(fd, segments[i].iov, segments[i].n, segments[i].offset, &segments[i].result);
+	submitted = submit(n);
+	for (int i = 0; i < submitted; i++)
+		segments[i].result = FC_IN_FLIGHT;
+	for (int i = 0; i < submitted; i++)
+		if (!fc_uring_wait(&segments[i].result))
+			segments[i].result = -EIO;
+	if (submitted < n && ring_state == RING_READY)
+		give_up();				/* what is left in the ring must not be submitted later */
 }
 
 void
@@ -106,6 +160,23 @@ fc_uring_read(int fd, FcSegment *segments, int n)
 }
 
 #else
+
+bool
+fc_uring_start(int fd, const struct iovec *iov, off_t offset, ssize_t *result)
+{
+	return false;
+}
+
+bool
+fc_uring_wait(ssize_t *result)
+{
+	return false;
+}
+
+void
+fc_uring_look(void)
+{
+}
 
 void
 fc_uring_read(int fd, FcSegment *segments, int n)

@@ -55,6 +55,8 @@ typedef struct WriterShared
 	pg_atomic_uint32 asked;		/* requests to enable */
 	pg_atomic_uint32 answered;
 	ConditionVariable answer;
+	PGPROC	   *volatile proc;	/* of the writer, or NULL; a hint */
+	int			pid;
 	bool		tested;			/* the self-test has passed */
 } WriterShared;
 
@@ -82,6 +84,8 @@ fc_writer_shmem_init(void)
 	pg_atomic_init_u32(&shared->asked, 0);
 	pg_atomic_init_u32(&shared->answered, 0);
 	ConditionVariableInit(&shared->answer);
+	shared->proc = NULL;
+	shared->pid = 0;
 	shared->tested = false;
 }
 
@@ -202,7 +206,7 @@ fc_writer_enable(void)
 	ConditionVariablePrepareToSleep(&shared->answer);
 	while ((int32) (pg_atomic_read_u32(&shared->answered) - ticket) < 0)
 	{
-		if (ConditionVariableTimedSleep(&shared->answer, 1000, FC_WAIT_WRITER_MAIN) &&
+		if (ConditionVariableTimedSleep(&shared->answer, 1000, FC_WAIT_ENABLE) &&
 			!fc_handoff_has_writer())
 		{
 			ConditionVariableCancelSleep();
@@ -211,6 +215,22 @@ fc_writer_enable(void)
 	}
 	ConditionVariableCancelSleep();
 	return true;
+}
+
+int
+fc_writer_pid(const char **wait_event)
+{
+	PGPROC	   *proc = shared != NULL ? shared->proc : NULL;
+	int			pid = proc != NULL ? shared->pid : 0;
+
+	*wait_event = NULL;
+	if (proc != NULL)
+	{
+		uint32		info = *(volatile uint32 *) &proc->wait_event_info;
+
+		*wait_event = pgstat_get_wait_event(info);
+	}
+	return pid;
 }
 
 /* ---- scanning ---- */
@@ -282,6 +302,7 @@ static void
 on_exit_writer(int code, Datum arg)
 {
 	fc_handoff_set_writer(NULL);
+	shared->proc = NULL;
 	ConditionVariableBroadcast(&shared->answer);
 }
 
@@ -295,6 +316,8 @@ fc_writer_run(FcSelfTest self_test)
 	BackgroundWorkerUnblockSignals();
 
 	on_shmem_exit(on_exit_writer, (Datum) 0);
+	shared->pid = MyProcPid;
+	shared->proc = MyProc;
 	start(self_test);
 	fc_handoff_set_writer(MyLatch);
 	last_hand = 0;

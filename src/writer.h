@@ -31,4 +31,11 @@ extern void fc_writer_run(FcSelfTest self_test);
  */
 extern bool fc_writer_enable(void);
 
+/*
+ * Process ID of the writer, 0 if it does not run, and what it waits for, NULL
+ * for nothing.  pg_stat_activity lists only processes that have registered
+ * with the server as if they had a database.
+ */
+extern int	fc_writer_pid(const char **wait_event);
+
 #endif							/* FC_WRITER_H */

@@ -65,7 +65,7 @@ fc_smgr_prefetch(SMgrRelation reln, ForkNumber forknum, BlockNumber blk)
 	FcTag		tag = fc_tag_of(reln, blk);
 
 	fc_calls[FC_CALL_PREFETCH]++;
-	if (fc_is_cacheable(reln, forknum) && fc_cache_covers(&tag))
+	if (fc_is_cacheable(reln, forknum) && fc_cache_prefetch(&tag))
 		return true;
 	return mdprefetch(reln, forknum, blk);
 }

@@ -110,7 +110,7 @@ fc_smgr_prefetch(SMgrRelation reln, ForkNumber forknum, BlockNumber blk, int nbl
 		{
 			FcTag		tag = fc_tag_of(reln, blk + missing);
 
-			if (fc_cache_covers(&tag))
+			if (fc_cache_prefetch(&tag))
 				break;
 			missing++;
 		}

@@ -188,21 +188,26 @@ leaving(void)
 {
 	FcTimes		t = {0};
 
-	check(fc_policy_run_that_pays(&t) == 0, "run: nothing measured, nothing decided");
+	check(fc_policy_run_that_pays(&t, false) == 0, "run: nothing measured, nothing decided");
 	t = (FcTimes) {.disk_stream = 0, .disk_single = 4e6, .flash = 1e5};
-	check(fc_policy_run_that_pays(&t) == 0, "run: the stream's time is needed");
+	check(fc_policy_run_that_pays(&t, false) == 0, "run: the stream's time is needed");
 	t = (FcTimes) {.disk_stream = 2e5, .disk_single = 4e6, .flash = 0};
-	check(fc_policy_run_that_pays(&t) == 0, "run: so is flash's");
+	check(fc_policy_run_that_pays(&t, false) == 0, "run: so is flash's");
 	t = (FcTimes) {.disk_stream = 1e5, .disk_single = 4e6, .flash = 1e5};
-	check(fc_policy_run_that_pays(&t) == 0, "run: flash is not faster than the stream");
+	check(fc_policy_run_that_pays(&t, false) == 0, "run: flash is not faster than the stream");
 	t = (FcTimes) {.disk_stream = 2e5, .disk_single = 4e6, .flash = 1e5};
-	check(fc_policy_run_that_pays(&t) == 60, "run: half as much again as the seek costs");
+	check(fc_policy_run_that_pays(&t, false) == 60, "run: half as much again as the seek costs");
 	t = (FcTimes) {.disk_stream = 4e6, .disk_single = 4e6, .flash = 1e5};
-	check(fc_policy_run_that_pays(&t) == FC_STREAM_LENGTH, "run: never below a stream's length");
-	t = (FcTimes) {.disk_stream = 2e5, .disk_single = 1e5 * 256 / 1.5, .flash = 1e5};
-	check(fc_policy_run_that_pays(&t) == FC_STREAM_MAX_RUN, "run: the longest that is looked at");
-	t = (FcTimes) {.disk_stream = 2e5, .disk_single = 1e5 * 257 / 1.5, .flash = 1e5};
-	check(fc_policy_run_that_pays(&t) == 0, "run: beyond, none");
+	check(fc_policy_run_that_pays(&t, false) == FC_STREAM_LENGTH, "run: never below a stream's length");
+	t = (FcTimes) {.disk_stream = 2e5, .disk_single = 1e5 * FC_STREAM_MAX_RUN / 1.5, .flash = 1e5};
+	check(fc_policy_run_that_pays(&t, false) == FC_STREAM_MAX_RUN, "run: the longest that is looked at");
+	t = (FcTimes) {.disk_stream = 2e5, .disk_single = 1e5 * (FC_STREAM_MAX_RUN + 1) / 1.5, .flash = 1e5};
+	check(fc_policy_run_that_pays(&t, false) == 0, "run: beyond, none");
+	t = (FcTimes) {.disk_stream = 4e4, .disk_single = 4e6, .flash = 6e4, .flash_run = 1e4};
+	check(fc_policy_run_that_pays(&t, false) == 0, "run: one page at a time flash is slower than the stream");
+	check(fc_policy_run_that_pays(&t, true) == 200, "run: several at a time it is faster");
+	t.flash_run = 0;
+	check(fc_policy_run_that_pays(&t, true) == 0, "run: if that is known");
 }
 
 static void
