@@ -13,7 +13,8 @@
 # machine's PostgreSQL is touched: the extension goes into a private copy of it (test/lib/private-server.sh) below
 # TMPDIR, with everything else that the tests write, and all of it is removed at the end, also after an interruption.
 # --keep leaves it. What a stage printed is in build/test-logs/ (build/test-logs-MAJOR/ for another than 15), and the files
-# of a failed stage are beside it. FC_EXTRA_CONF in the environment: lines for the postgresql.conf of every cluster.
+# of a failed stage are beside it. In the environment, FC_EXTRA_CONF has lines for the postgresql.conf of every cluster, and
+# FC_TAP how the name of a TAP script begins that is to run alone.
 #
 # The last line is `N passed, N failed`. The exit status is 0 only when something passed and nothing failed.
 set -euo pipefail
@@ -111,7 +112,7 @@ if [ -z "${PG_CONFIG:-}" ] && [ -n "${fc_debian_suite[$major]:-}" ] && [ -n "$(f
   done
   set -m
   fc_debian_run "$root/build/servers/$major" "$root" "$root/build" "$outside" /usr/bin/env -i PATH=/usr/sbin:/usr/bin \
-    FC_EXTRA_CONF="${FC_EXTRA_CONF:-}" /project/test.sh "${options[@]}" "${chosen[@]}" </dev/null &
+    FC_EXTRA_CONF="${FC_EXTRA_CONF:-}" FC_TAP="${FC_TAP:-}" /project/test.sh "${options[@]}" "${chosen[@]}" </dev/null &
   inside=$!
   set +m
   status=0
@@ -270,10 +271,12 @@ run_own_suite() {
 stage_tap() {
   local directory status=0 all failed
   directory=$(stage_directory tap)
+  # The TAP modules append this file to every postgresql.conf.
+  echo "${FC_EXTRA_CONF:-}" >"$work/extra.conf"
   fc_root_places "$places" postgres
   # From 16 on there are two more variables; where they are not set, the scripts write into the folder they are run in.
-  server env TESTDIR="$directory" TESTDATADIR="$directory/tmp_check" TESTLOGDIR="$directory/tmp_check/log" PG_REGRESS="$FC_PGXS_TEST/regress/pg_regress" PG_TEST_PORT_DIR="$directory/ports" \
-    prove --jobs 2 --timer -I "$FC_PGXS_TEST/perl" -I "$tree/test/lib" "$tree"/test/tap/*.pl 2>&1 |
+  server env TEMP_CONFIG="$work/extra.conf" TESTDIR="$directory" TESTDATADIR="$directory/tmp_check" TESTLOGDIR="$directory/tmp_check/log" PG_REGRESS="$FC_PGXS_TEST/regress/pg_regress" PG_TEST_PORT_DIR="$directory/ports" \
+    prove --jobs 2 --timer -I "$FC_PGXS_TEST/perl" -I "$tree/test/lib" "$tree"/test/tap/${FC_TAP:-}*.pl 2>&1 |
     tee "$work/prove" || status=$?
   all=$(sed -nE 's/^Files=[0-9]+, Tests=([0-9]+),.*/\1/p' "$work/prove")
   # A script that died, or ran too few tests, counts as one more failed test.
