@@ -1,13 +1,20 @@
 #!/usr/bin/env bash
 # Installs what the tests need, builds the extension with -Werror, and runs all tests.
 #
-# usage: ./test.sh [--keep] [STAGE...]   all stages, or those named
-#        ./test.sh --list                names the stages
+# usage: ./test.sh [--server MAJOR] [--keep] [STAGE...]   all stages that this major can run, or those named
+#        ./test.sh [--server MAJOR] --list                names them
+#        ./test.sh --all                                  all on 15, then the majors after it (test/server/all.sh)
+#        ./test.sh --full                                 all on every major: hours
+#
+# MAJOR is 15 unless it is named. 15 is Debian 12's own; 16 comes from a Python wheel; 17, 18 and 19 come from later Debian
+# suites, unpacked into a folder in which the same stages run (as root): test/README.md.
 #
 # Works on a bare Debian 12 as root or with sudo; with everything installed nobody needs to be root. Nothing of the
 # machine's PostgreSQL is touched: the extension goes into a private copy of it (test/lib/private-server.sh) below
 # TMPDIR, with everything else that the tests write, and all of it is removed at the end, also after an interruption.
-# --keep leaves it. What a stage printed is in build/test-logs/, and the files of a failed stage are beside it.
+# --keep leaves it. What a stage printed is in build/test-logs/ (build/test-logs-MAJOR/ for another than 15), and the files
+# of a failed stage are beside it. In the environment, FC_EXTRA_CONF has lines for the postgresql.conf of every cluster, and
+# FC_TAP how the name of a TAP script begins that is to run alone.
 #
 # The last line is `N passed, N failed`. The exit status is 0 only when something passed and nothing failed.
 set -euo pipefail
@@ -18,38 +25,113 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$root/tools/packages.sh"
 # shellcheck source=test/lib/private-server.sh
 . "$root/test/lib/private-server.sh"
+# shellcheck source=test/server/debian.sh
+. "$root/test/server/debian.sh"
+# shellcheck source=test/server/wheel.sh
+. "$root/test/server/wheel.sh"
+# shellcheck source=test/server/all.sh
+. "$root/test/server/all.sh"
+# shellcheck source=test/upstream/fetch.sh
+. "$root/test/upstream/fetch.sh"
 # shellcheck source=test/lib/root-places.sh
 . "$root/test/lib/root-places.sh"
 
-stages=(lint build unit regress isolation tap core core-isolation torture-short)
-packages=(bzip2 dpkg-dev e2fsprogs gcc libipc-run-perl make perl postgresql-15 postgresql-server-dev-15 python3 shellcheck
-  xz-utils)
 # A guard against a hang, far above what a stage takes; no test passes or fails by its speed.
 longest_stage_s=2400
 
 keep=0
+list=0
+major=15
 chosen=()
-for argument in "$@"; do
-  case $argument in
-    --list)
-      printf '%s\n' "${stages[@]}"
-      exit 0
+while [ $# -gt 0 ]; do
+  case $1 in
+    --all | --full)
+      fc_test_all "$root/test.sh" "$1"
+      exit
       ;;
+    --server)
+      major=${2:-}
+      shift
+      ;;
+    --list) list=1 ;;
     --keep) keep=1 ;;
-    *)
-      if ! printf '%s\n' "${stages[@]}" | grep -qxF -- "$argument"; then
-        echo "no such stage: $argument; there are: ${stages[*]}" >&2
-        exit 2
-      fi
-      chosen+=("$argument")
-      ;;
+    *) chosen+=("$1") ;;
   esac
+  shift
+done
+mapfile -t stages < <(fc_test_stages "$major")
+if [ ${#stages[@]} -eq 0 ]; then
+  echo "no such server: $major; there are: ${!fc_test_left_out[*]}" >&2
+  exit 2
+fi
+if [ "$list" -eq 1 ]; then
+  printf '%s\n' "${stages[@]}"
+  exit 0
+fi
+for stage in "${chosen[@]}"; do
+  if ! printf '%s\n' "${stages[@]}" | grep -qxF -- "$stage"; then
+    echo "PostgreSQL $major has no stage $stage; there are: ${stages[*]}${fc_test_left_out[$major]:+ (${fc_test_left_out[$major]})}" >&2
+    exit 2
+  fi
 done
 [ ${#chosen[@]} -gt 0 ] || chosen=("${stages[@]}")
 
+tools=(binutils bzip2 dpkg-dev e2fsprogs gcc libipc-run-perl make perl python3 xz-utils)
+export FC_PG_MAJOR=$major
+mkdir -p "$root/build"
+
+# A major that this machine has, or can have, is tested on the machine itself; so it is inside a folder made for it.
+if [ -z "${PG_CONFIG:-}" ] && [ -n "${fc_debian_suite[$major]:-}" ] && [ -n "$(fc_missing_packages "postgresql-$major")" ]; then
+  fc_debian_can "$major" >&2 || exit 3
+  fc_debian_make "$major" "$root/build/servers/$major" "${tools[@]}"
+  outside=$(mktemp -d "${TMPDIR:-/tmp}/fc-test.XXXXXX")
+  inside=
+  # Inside is another test.sh, which cleans up on a signal; whatever it leaves ends with its namespaces.
+  leave() {
+    trap - EXIT INT TERM HUP
+    if [ -n "$inside" ]; then
+      kill -TERM -- "-$inside" 2>/dev/null || true
+      wait "$inside" 2>/dev/null || true
+    fi
+    if [ "$keep" -eq 1 ]; then
+      echo "its /tmp is $outside"
+    else
+      rm -rf "$outside"
+    fi
+  }
+  trap leave EXIT
+  trap 'leave; exit 130' INT TERM HUP
+  chmod 1777 "$outside"
+  options=(--server "$major")
+  [ "$keep" -eq 0 ] || options+=(--keep)
+  for stage in "${chosen[@]}"; do
+    case $stage in
+      # Outside, where apt knows the network.
+      core | core-isolation) fc_upstream_fetch "$root/build/upstream" "$root/build/servers/$major" >/dev/null ;;
+    esac
+  done
+  set -m
+  fc_debian_run "$root/build/servers/$major" "$root" "$root/build" "$outside" /usr/bin/env -i PATH=/usr/sbin:/usr/bin \
+    FC_EXTRA_CONF="${FC_EXTRA_CONF:-}" FC_TAP="${FC_TAP:-}" /project/test.sh "${options[@]}" "${chosen[@]}" </dev/null &
+  inside=$!
+  set +m
+  status=0
+  wait "$inside" || status=$?
+  inside=
+  exit "$status"
+fi
+
+packages=("${tools[@]}")
+if [ -z "${PG_CONFIG:-}" ] && [ "$major" -ne 16 ]; then
+  packages+=("postgresql-$major" "postgresql-server-dev-$major")
+fi
+if printf '%s\n' "${chosen[@]}" | grep -qx lint; then
+  packages+=(shellcheck)
+fi
 fc_need_packages "${packages[@]}"
 
 logs=$root/build/test-logs
+[ "$major" -eq 15 ] || logs=$logs-$major
 work=$(mktemp -d "${TMPDIR:-/tmp}/fc-test.XXXXXX")
 work=$(cd "$work" && pwd -P)
 tree=$work/tree
@@ -153,8 +235,15 @@ list_files() {
 stage_build() {
   fc_private_build "$root" "$tree"
   fc_private_install "$tree"
-  cmp "$("${PG_CONFIG:-/usr/lib/postgresql/15/bin/pg_config}" --bindir)/postgres" "$FC_BINDIR/postgres"
+  cmp "$("$FC_SYSTEM_CONFIG" --bindir)/postgres" "$FC_BINDIR/postgres"
+  "$FC_BINDIR/postgres" --version
   echo "1 passed, 0 failed"
+}
+
+# The server's own machine code: whether its storage manager calls through the table that we change.
+stage_calls() {
+  "$root/test/lib/check-calls.py" --self-test
+  "$root/test/lib/check-calls.py" "$FC_BINDIR/postgres" "$root/src/attach/shape.c"
 }
 
 stage_unit() {
@@ -182,9 +271,12 @@ run_own_suite() {
 stage_tap() {
   local directory status=0 all failed
   directory=$(stage_directory tap)
+  # The TAP modules append this file to every postgresql.conf.
+  echo "${FC_EXTRA_CONF:-}" >"$work/extra.conf"
   fc_root_places "$places" postgres
-  server env TESTDIR="$directory" PG_REGRESS="$FC_PGXS_TEST/regress/pg_regress" PG_TEST_PORT_DIR="$directory/ports" \
-    prove --jobs 2 --timer -I "$FC_PGXS_TEST/perl" -I "$tree/test/lib" "$tree"/test/tap/*.pl 2>&1 |
+  # From 16 on there are two more variables; where they are not set, the scripts write into the folder they are run in.
+  server env TEMP_CONFIG="$work/extra.conf" TESTDIR="$directory" TESTDATADIR="$directory/tmp_check" TESTLOGDIR="$directory/tmp_check/log" PG_REGRESS="$FC_PGXS_TEST/regress/pg_regress" PG_TEST_PORT_DIR="$directory/ports" \
+    prove --jobs 2 --timer -I "$FC_PGXS_TEST/perl" -I "$tree/test/lib" "$tree"/test/tap/${FC_TAP:-}*.pl 2>&1 |
     tee "$work/prove" || status=$?
   all=$(sed -nE 's/^Files=[0-9]+, Tests=([0-9]+),.*/\1/p' "$work/prove")
   # A script that died, or ran too few tests, counts as one more failed test.
@@ -282,6 +374,10 @@ run_stage() {
   fi
 }
 
+if [ -z "${PG_CONFIG:-}" ] && [ "$major" -eq 16 ]; then
+  PG_CONFIG=$(fc_wheel_unpack "$root/build/servers/16" "$work")
+  export PG_CONFIG
+fi
 fc_private_server "$work/pg"
 
 # Everything but lint needs the build.

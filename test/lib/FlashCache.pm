@@ -58,9 +58,11 @@ sub fc_new_node
 	my ($name, %option) = @_;
 	my $node = PostgreSQL::Test::Cluster->new($name);
 
+	# From 18 on they are the default of initdb.
+	my $without = $node->pg_version >= 18 ? ['--no-data-checksums'] : [];
 	$node->init(
 		allows_streaming => $option{streaming} // 0,
-		extra            => ($option{checksums} // 1) ? ['--data-checksums'] : []);
+		extra            => ($option{checksums} // 1) ? ['--data-checksums'] : $without);
 	$node->append_conf('postgresql.conf', fc_conf($node, %option));
 	return $node if !($option{start} // 1);
 	$node->start;

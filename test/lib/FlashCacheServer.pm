@@ -24,7 +24,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 our @EXPORT = qw(
-  fc_server_copy fc_patch_version fc_patch_table fc_library
+  fc_server_copy fc_patch_version fc_patch_table fc_table_calls fc_library
   fc_odd_node fc_start_odd fc_warnings fc_works fc_view
   fc_start_with fc_is_refused
 );
@@ -84,6 +84,19 @@ sub fc_patch_version
 
 	patch($program, pack('l<3', ($major * 10000 + $minor) x 3), pack('l<3', ($version) x 3), 'server_version_num');
 	return;
+}
+
+# The functions in the server's storage-manager table, in order; '' for an entry that is empty.
+sub fc_table_calls
+{
+	my ($text)  = run_command([ 'pg_config', '--version' ]);
+	my ($major) = $text =~ /PostgreSQL (\d+)/ or die "unknown version: $text";
+	my $v       = $major >= 17 ? 'v' : '';
+
+	return ('mdinit', '', qw(mdopen mdclose mdcreate mdexists mdunlink mdextend), $major >= 16 ? 'mdzeroextend' : (),
+		'mdprefetch', $major >= 18 ? 'mdmaxcombine' : (), "mdread$v", $major >= 18 ? 'mdstartreadv' : (),
+		"mdwrite$v", qw(mdwriteback mdnblocks mdtruncate mdimmedsync), $major >= 17 ? 'mdregistersync' : (),
+		$major >= 18 ? 'mdfd' : ());
 }
 
 # Address of an exported function of the program.

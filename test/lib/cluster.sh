@@ -9,6 +9,7 @@
 #
 # DIR/data is the data directory, DIR/log the server's log, DIR/flash the cache file. The server listens on a socket in
 # DIR alone: any number of such clusters can run beside each other, and no port of the machine is taken.
+# FC_EXTRA_CONF in the environment holds lines for every cluster; what a suite sets itself wins over them.
 # Expects the private copy's bin first in PATH.
 
 export FC_CLUSTER_PORT=5432 # the name of the socket, nothing more
@@ -25,6 +26,7 @@ fc_cluster_init() {
     echo "unix_socket_directories = '$dir'"
     echo "fsync = off" # a crash of the machine is not what these suites are about
     echo "log_line_prefix = '%m %b[%p] %q%a '"
+    echo "${FC_EXTRA_CONF:-}"
     [ $# -eq 0 ] || printf '%s\n' "$@"
   } >>"$dir/data/postgresql.conf"
 }

@@ -5,6 +5,7 @@
 #   fc_private_build TREE COPY      copies the checkout TREE to COPY and builds the extension there, with -Werror
 #   fc_private_install COPY         installs the built extension into the private server
 #
+#   FC_SYSTEM_CONFIG   pg_config of the installation that was copied
 #   FC_PG_CONFIG   pg_config of the copy: builds against it end up in it
 #   FC_BINDIR      bin of the copy: put it first in PATH and initdb, postgres, psql ... come from there
 #   FC_LIBDIR      $libdir of the copy
@@ -15,13 +16,14 @@
 # keeps the relative layout is complete in itself. It resolves symbolic links to find that place; hence programs
 # are copied (13 MB) and everything that is only read (libraries, share files, headers) is linked.
 #
-# PG_CONFIG in the environment picks another installation; the default is Debian's PostgreSQL 15.
+# PG_CONFIG in the environment picks another installation; the default is Debian's PostgreSQL of
+# the major version FC_PG_MAJOR, or 15.
 #
 # shellcheck disable=SC2034  # the variables are for the scripts that source this
 
 fc_private_server() {
   local root=$1
-  local system_config=${PG_CONFIG:-/usr/lib/postgresql/15/bin/pg_config}
+  local system_config=${PG_CONFIG:-/usr/lib/postgresql/${FC_PG_MAJOR:-15}/bin/pg_config}
   if [ ! -x "$system_config" ]; then
     echo "no PostgreSQL installation: $system_config is missing (set PG_CONFIG)" >&2
     return 1
@@ -30,6 +32,7 @@ fc_private_server() {
   bindir=$("$system_config" --bindir)
   pkglibdir=$("$system_config" --pkglibdir)
   sharedir=$("$system_config" --sharedir)
+  FC_SYSTEM_CONFIG=$system_config
   mkdir -p "$root"
   root=$(cd "$root" && pwd -P)
   FC_BINDIR=$root$bindir
@@ -60,6 +63,15 @@ fc_private_server() {
     fi
   done
 
+  # The programs of a Python wheel look for their libraries beside the folder of the package.
+  for directory in "$bindir"/../../../*.libs; do
+    [ ! -d "$directory" ] || ln -s "$(cd "$directory" && pwd -P)" "$FC_BINDIR/../../../${directory##*/}"
+  done
+
+  # Bitcode for just-in-time compilation is made where its compiler is installed.
+  FC_MAKE_OPTIONS=()
+  command -v "$(sed -n 's/^CLANG *= *//p' "$pkglibdir/pgxs/src/Makefile.global")" >/dev/null || FC_MAKE_OPTIONS=(with_llvm=no)
+
   # Proof that the copy looks at itself: a wrong layout would silently use the system's directories.
   local seen
   seen=$("$FC_PG_CONFIG" --sharedir)
@@ -89,9 +101,9 @@ fc_private_build() {
   mkdir -p "$copy"
   tar -C "$tree" --exclude=./.git --exclude=./build --exclude='*.o' --exclude='*.so' --exclude='*.bc' -cf - . |
     tar -C "$copy" --no-same-owner -xf -
-  make -C "$copy" --no-print-directory -j2 PG_CONFIG="$FC_PG_CONFIG" PROFILE=-Werror
+  make -C "$copy" --no-print-directory -j2 PG_CONFIG="$FC_PG_CONFIG" PROFILE=-Werror "${FC_MAKE_OPTIONS[@]}"
 }
 
 fc_private_install() {
-  make -C "$1" --no-print-directory install PG_CONFIG="$FC_PG_CONFIG" PROFILE=-Werror
+  make -C "$1" --no-print-directory install PG_CONFIG="$FC_PG_CONFIG" PROFILE=-Werror "${FC_MAKE_OPTIONS[@]}"
 }

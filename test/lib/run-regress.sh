@@ -59,8 +59,9 @@ fi
 
 fc_cluster_stop "$dir"
 running=
-passed=$(grep -cE '\.\.\. ok\b' "$dir/console" || true)
-failed=$(grep -cE '\.\.\. FAILED' "$dir/console" || true)
+# From 16 on pg_regress speaks TAP.
+passed=$(grep -cE '\.\.\. ok\b|^ok [0-9]' "$dir/console" || true)
+failed=$(grep -cE '\.\.\. FAILED|^not ok [0-9]' "$dir/console" || true)
 if grep -nE 'PANIC:|was terminated by signal' "$dir/log"; then
   echo "not ok: the server crashed"
   failed=$((failed + 1))

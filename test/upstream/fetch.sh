@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Sourced: PostgreSQL's own source package, for its test suites.
 #
-#   fc_upstream_fetch CACHE         downloads the source package into CACHE; prints the path of its .dsc file
-#   fc_upstream_unpack DSC DIR      leaves src/test/regress and src/test/isolation of that package in DIR
+#   fc_upstream_fetch CACHE [PLACE]   downloads the source package into CACHE; prints the path of its .dsc file
+#   fc_upstream_unpack DSC DIR        leaves src/test/regress and src/test/isolation of that package in DIR
 #
 # Debian's binary packages bring pg_regress and isolationtester but not the tests. The source package has them, signed
 # by the same archive that the server came from. Most machines have no deb-src lines, and the administrator's apt
@@ -12,11 +12,14 @@
 # tarball can be downloaded; then the newest older version of the same major serves, because behaviour within a major
 # hardly changes and both arms of the comparison run the same tests.
 #
+# The major is FC_PG_MAJOR, or 15. PLACE is where test/server/debian.sh has made a folder with that server; without it the
+# server is the machine's own.
+#
 # CACHE keeps one download for each installed version, so a second run needs no network.
 
 # The version of the source package that the installed server was built from.
 fc_upstream_installed() {
-  dpkg-query -W -f='${source:Version}\n' postgresql-15
+  dpkg-query ${1:+--admindir="$1/root/var/lib/dpkg"} -W -f='${source:Version}\n' "postgresql-${FC_PG_MAJOR:-15}"
 }
 
 # Writes the machine's own apt sources into PARTS, as sources of source packages.
@@ -52,10 +55,10 @@ fc_upstream_candidates() {
 }
 
 fc_upstream_fetch() {
-  local cache=$1
-  local installed place apt version
+  local cache=$1 server=${2:-}
+  local package=postgresql-${FC_PG_MAJOR:-15} installed place apt version
   local -a found
-  installed=$(fc_upstream_installed)
+  installed=$(fc_upstream_installed ${server:+"$server"})
   place=$cache/for-$installed
   found=("$place"/*.dsc)
   if [ -e "${found[0]}" ]; then
@@ -65,23 +68,27 @@ fc_upstream_fetch() {
 
   apt=$(mktemp -d) # under TMPDIR, which the caller removes
   mkdir -p "$apt/parts" "$apt/lists/partial" "$apt/cache/archives/partial" "$apt/download"
-  fc_upstream_sources "$apt/parts"
-  cat >"$apt/apt.conf" <<END
+  if [ -n "$server" ]; then
+    fc_debian_apt "$FC_PG_MAJOR" "$apt" || return 1
+  else
+    fc_upstream_sources "$apt/parts"
+    cat >"$apt/apt.conf" <<END
 Dir::Etc::sourcelist "/dev/null";
 Dir::Etc::sourceparts "$apt/parts";
 Dir::State::lists "$apt/lists";
 Dir::Cache "$apt/cache";
 APT::Sandbox::User "root";
 END
-  echo "downloading the source package of postgresql-15 $installed for its test suites" >&2
+  fi
+  echo "downloading the source package of $package $installed for its test suites" >&2
   # One third-party source without source packages must not stop us: what counts is whether the package is found.
   apt-get -c "$apt/apt.conf" -qq update >"$apt/log" 2>&1 || true
   local -a candidates
-  mapfile -t candidates < <(apt-cache -c "$apt/apt.conf" showsrc --only-source postgresql-15 2>>"$apt/log" |
+  mapfile -t candidates < <(apt-cache -c "$apt/apt.conf" showsrc --only-source "$package" 2>>"$apt/log" |
     sed -n 's/^Version: //p' | sort -u | fc_upstream_candidates "$installed")
   for version in "${candidates[@]}"; do
     if (cd "$apt/download" && apt-get -c "$apt/apt.conf" -qq source --download-only \
-      "postgresql-15=$version") >>"$apt/log" 2>&1; then
+      "$package=$version") >>"$apt/log" 2>&1; then
       # Moved in one step: a download that is cut short leaves nothing that looks complete.
       mkdir -p "$cache"
       rm -rf "$place"
@@ -97,7 +104,7 @@ END
   done
   cat "$apt/log" >&2
   rm -rf "$apt"
-  echo "the source package of postgresql-15 could not be downloaded (tried: ${candidates[*]})" >&2
+  echo "the source package of $package could not be downloaded (tried: ${candidates[*]})" >&2
   return 1
 }
 

@@ -18,7 +18,10 @@ SELECT count(*) = count(DISTINCT slot) AS distinct_slots,
   bool_and(refcount BETWEEN 0 AND 3) AS refcount
 FROM pg_flashcache_pages;
 -- what the extension owns
-\dx+ pg_flashcache
+SELECT pg_describe_object(classid, objid, 0) AS object FROM pg_depend
+WHERE refobjid = (SELECT oid FROM pg_extension WHERE extname = 'pg_flashcache') AND deptype = 'e'
+  AND classid <> 'pg_type'::regclass -- the row types of the views, from 17 on
+ORDER BY 1;
 -- dropped and created again
 DROP EXTENSION pg_flashcache;
 SELECT * FROM pg_stat_flashcache;

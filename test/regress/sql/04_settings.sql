@@ -4,14 +4,16 @@ WHERE name LIKE 'pg\_flashcache.%' ORDER BY name COLLATE "C";
 
 ALTER SYSTEM SET pg_flashcache.file = 'relative/path';
 ALTER SYSTEM SET pg_flashcache.size = '504kB';
+-- the message has units from 16 on
+\set VERBOSITY sqlstate
 ALTER SYSTEM SET pg_flashcache.size = '-8kB';
+\set VERBOSITY default
 ALTER SYSTEM SET pg_flashcache.size = 'large';
 ALTER SYSTEM SET pg_flashcache.admission = 'sometimes';
 ALTER SYSTEM SET pg_flashcache.os_cache_probe = 'on';
 ALTER SYSTEM SET pg_flashcache.write_limit = -1;
 ALTER SYSTEM SET pg_flashcache.enabled = 'perhaps';
 ALTER SYSTEM SET pg_flashcache.keep_stats = 'perhaps';
-ALTER SYSTEM SET pg_flashcache.xyz = 1;
 SET pg_flashcache.xyz = 1;
 -- not in a session
 SET pg_flashcache.file = '/tmp/flash';

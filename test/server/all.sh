@@ -1,0 +1,79 @@
+#!/usr/bin/env bash
+# Sourced by test.sh: which stages there are for which major version, and the run over all of them.
+#
+#   fc_test_stages MAJOR           names the stages, one a line; none if there is no such major
+#   fc_test_all TEST_SH --all      everything on 15, our own suites on 17 and 18, what is quick on 16 and 19
+#   fc_test_all TEST_SH --full     every stage on every major, and 18 with each of its ways to read
+
+# What is not tested on a major, and why.
+declare -A fc_test_left_out=(
+  [15]=""
+  [16]="the wheel has no contrib and no Perl modules, which isolation and tap need; the source with the core suites is not to be had"
+  [17]=""
+  [18]=""
+  [19]="its source, with the core suites, is not to be had"
+)
+
+fc_test_stages() {
+  local own="build calls unit regress isolation tap"
+  case $1 in
+    15) printf '%s\n' lint $own core core-isolation torture-short ;;
+    16) printf '%s\n' build calls unit regress ;;
+    17 | 18) printf '%s\n' $own core core-isolation torture-short ;;
+    19) printf '%s\n' $own torture-short ;;
+  esac
+}
+
+fc_test_all() {
+  local test_sh=$1 how=$2
+  local own="build calls unit regress isolation tap"
+  local log passed=0 failed=0 name counts status began
+  local -a summary=()
+  # One line a run: major, settings of every cluster or -, stages (none: all).
+  local plan="15 -
+17 - $own
+18 - $own
+16 -
+19 - build calls unit regress"
+  if [ "$how" = --full ]; then
+    plan="15 -
+16 -
+17 -
+18 -
+18 io_method=sync build regress isolation tap core
+18 io_method=io_uring build regress isolation tap core
+19 -"
+  fi
+  log=$(mktemp)
+  # shellcheck disable=SC2064  # the name of now
+  trap "rm -f '$log'" EXIT
+  trap 'exit 130' INT TERM HUP
+  local major conf stages
+  while read -r major conf stages; do
+    name="PostgreSQL $major"
+    [ "$conf" = - ] && conf= || name+=", $conf"
+    echo "=== $name"
+    status=0
+    began=$SECONDS
+    # shellcheck disable=SC2086  # the stages are words
+    FC_EXTRA_CONF=$conf "$test_sh" --server "$major" $stages </dev/null 2>&1 | tee "$log" || status=$?
+    counts=$(tail -n 1 "$log")
+    if [ "$status" -eq 3 ]; then
+      summary+=("$name: left out. $counts")
+      continue
+    fi
+    if [[ ! $counts =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed$ ]]; then
+      summary+=("$name: broke off: $counts")
+      failed=$((failed + 1))
+      continue
+    fi
+    passed=$((passed + BASH_REMATCH[1]))
+    failed=$((failed + BASH_REMATCH[2]))
+    summary+=("$name: $counts, $((SECONDS - began)) s${fc_test_left_out[$major]:+; not tested: ${fc_test_left_out[$major]}}")
+  done <<<"$plan"
+  echo
+  echo "=== all servers, $SECONDS s"
+  printf '%s\n' "${summary[@]}"
+  echo "$passed passed, $failed failed"
+  [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
+}
