@@ -87,6 +87,7 @@ if [ -z "${PG_CONFIG:-}" ] && [ -n "${fc_debian_suite[$major]:-}" ] && [ -n "$(f
   outside=$(mktemp -d "${TMPDIR:-/tmp}/fc-test.XXXXXX")
   inside=
   # Inside is another test.sh, which cleans up on a signal; whatever it leaves ends with its namespaces.
+  # shellcheck disable=SC2317  # called by the traps
   leave() {
     trap - EXIT INT TERM HUP
     if [ -n "$inside" ]; then
@@ -275,6 +276,7 @@ stage_tap() {
   echo "${FC_EXTRA_CONF:-}" >"$work/extra.conf"
   fc_root_places "$places" postgres
   # From 16 on there are two more variables; where they are not set, the scripts write into the folder they are run in.
+  # shellcheck disable=SC2086  # FC_TAP is the beginning of the names
   server env TEMP_CONFIG="$work/extra.conf" TESTDIR="$directory" TESTDATADIR="$directory/tmp_check" TESTLOGDIR="$directory/tmp_check/log" PG_REGRESS="$FC_PGXS_TEST/regress/pg_regress" PG_TEST_PORT_DIR="$directory/ports" \
     prove --jobs 2 --timer -I "$FC_PGXS_TEST/perl" -I "$tree/test/lib" "$tree"/test/tap/${FC_TAP:-}*.pl 2>&1 |
     tee "$work/prove" || status=$?

@@ -16,6 +16,7 @@ declare -A fc_test_left_out=(
 
 fc_test_stages() {
   local own="build calls unit regress isolation tap"
+  # shellcheck disable=SC2086  # the stages are words
   case $1 in
     15) printf '%s\n' lint $own core core-isolation torture-short ;;
     16) printf '%s\n' build calls unit regress ;;

@@ -74,16 +74,17 @@ foreach my $strategy ('file_copy', 'wal_log', 'wal_log', 'file_copy', 'file_copy
 # ---- after a failed creation ----
 
 # By wal_log the copy passes through shared buffers, and what is evicted from them goes to flash. A file that is missing
-# ends it; tables in between push the pages of t out before.
-$primary->safe_psql('origin',
-	"CREATE TABLE between_$_ AS SELECT repeat('x', 5000) FROM generate_series(1, 10)") foreach 1 .. 60;
+# ends it; tables in between, of four times the buffers together, push the pages of t out before. Files are copied in the
+# order of pg_class: t and they come last there, and are few, for each file that is made forgets one counter's relations.
+$primary->safe_psql('origin', 'VACUUM FULL pg_class');
+$primary->safe_psql('origin', 'ALTER TABLE t SET (autovacuum_enabled = off)');
+$primary->safe_psql('origin', "CREATE TABLE between_$_ AS SELECT id FROM generate_series(1, 226 * 64) id") foreach 1 .. 8;
 $primary->safe_psql('origin', 'CHECKPOINT');
-# Files are copied in the order of pg_class, where a new row may fill a gap; so the missing one is that which comes last.
-my $file = $primary->data_dir . '/' . $primary->safe_psql('origin',
-	"SELECT pg_relation_filepath(oid) FROM pg_class WHERE relname LIKE 'between%' ORDER BY ctid DESC LIMIT 1");
+my $file = $primary->data_dir . '/' . $primary->safe_psql('origin', "SELECT pg_relation_filepath('between_8')");
 is($primary->safe_psql('origin',
-		"SELECT count(*) >= 40 FROM pg_class WHERE relname LIKE 'between%' AND ctid > (SELECT ctid FROM pg_class WHERE relname = 't')"),
-	't', 'after a failed creation: enough files are copied after that of t');
+		q{SELECT string_agg(relname, ' ' ORDER BY ctid) FROM pg_class
+		  WHERE ctid >= (SELECT ctid FROM pg_class WHERE relname = 't') AND relname !~ 'toast'}),
+	join(' ', 't', map { "between_$_" } 1 .. 8), 'after a failed creation: the files are copied in the order that it needs');
 rename $file, "$file.away" or die "could not rename $file: $!";
 for (1 .. 50)
 {

@@ -152,7 +152,7 @@ lie(int fd, char *buf, ssize_t got)
 	if (len > 0 && got > 0)
 	{
 		path[len] = '\0';
-		if (strstr(path, "/t99999999_") != NULL)
+		if (strstr(path, "/t999999_") != NULL)
 			buf[0] ^= 1;
 	}
 }
