@@ -270,7 +270,7 @@ run_own_suite() {
 }
 
 stage_tap() {
-  local directory status=0 all failed
+  local directory status=0 all failed name
   directory=$(stage_directory tap)
   # The TAP modules append this file to every postgresql.conf.
   echo "${FC_EXTRA_CONF:-}" >"$work/extra.conf"
@@ -287,6 +287,11 @@ stage_tap() {
   all=$((${all:-0} - ${failed#* }))
   failed=${failed% *}
   [ "$status" -eq 0 ] || [ "$failed" -gt 0 ] || failed=1
+  # What a failed script was doing stands in a log of its own.
+  sed -nE 's/^.*\/([0-9a-z_]+)\.pl +\(Wstat: .*/\1/p' "$work/prove" | while read -r name; do
+    echo "--- the end of what $name logged:"
+    tail -n 40 "$directory/tmp_check/log/regress_log_$name" || true
+  done
   echo "$all passed, $failed failed"
 }
 
