@@ -126,6 +126,38 @@ sub waits_for
 	}
 }
 
+# ---- a session's reads ----
+
+# Sessions one after the other, more than there are places for: some take the place of the first one, whose parallel
+# workers have read. None sees more than its own.
+{
+	fc_to_flash($node, 't');
+	my ($plan, $hits) = $node->safe_psql('postgres', q{
+		SET max_parallel_workers_per_gather = 2;
+		SET parallel_setup_cost = 0;
+		SET parallel_tuple_cost = 0;
+		SET min_parallel_table_scan_size = 0;
+		SET cpu_tuple_cost = 10;
+		SET parallel_leader_participation = off;
+		EXPLAIN (ANALYZE, COSTS OFF, FORMAT json) SELECT count(v) FROM t;
+		SELECT hits FROM pg_stat_flashcache_session}
+	) =~ /(.*)\n(\d+)$/s;
+	is(decode_json($plan)->[0]{Plan}{Plans}[0]{'Workers Launched'}, 2, 'parallel workers read');
+	cmp_ok($hits, '>=', 40, 'for their leader');
+
+	my $look = 'SELECT t.hits, t.misses, s.hits, s.misses FROM pg_stat_flashcache s, pg_stat_flashcache_session t';
+	my @sum  = (split /\|/, $node->safe_psql('postgres', $look))[ 2, 3 ];
+	my @wrong;
+	for my $n (1 .. 20)
+	{
+		my ($my_hits, $my_misses, @now) = split /\|/, $node->safe_psql('postgres', $look);
+
+		push @wrong, [ $n, $my_hits, $my_misses ] if $my_hits != $now[0] - $sum[0] || $my_misses != $now[1] - $sum[1];
+		@sum = @now;
+	}
+	is_deeply(\@wrong, [], 'a session that takes the place of another begins at zero');
+}
+
 # ---- EXPLAIN ----
 
 sub explain_error

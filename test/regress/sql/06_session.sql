@@ -62,7 +62,7 @@ ALTER TABLE t SET (parallel_workers = 2);
 EXPLAIN (COSTS OFF) SELECT count(v) FROM t;
 SELECT hits >= 40 AS hits, as_server FROM fc_measure_session('t', 'SELECT count(v) FROM t');
 
--- A new session begins at zero, also where it takes the place of one whose workers have read.
+-- A new session begins at zero.
 SELECT hits AS hits_before, misses AS misses_before FROM pg_stat_flashcache \gset
 \c
 SELECT t.hits = s.hits - :hits_before AS hits, t.misses = s.misses - :misses_before AS misses
