@@ -12,7 +12,7 @@
 # tarball can be downloaded; then the newest older version of the same major serves, because behaviour within a major
 # hardly changes and both arms of the comparison run the same tests.
 #
-# The major is FC_PG_MAJOR, or 15. PLACE is where test/server/debian.sh has made a folder with that server; without it the
+# The major is FC_PG_MAJOR, or 15. PLACE is where tools/debian.sh has made a folder with that server; without it the
 # server is the machine's own.
 #
 # CACHE keeps one download for each installed version, so a second run needs no network.
