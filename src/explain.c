@@ -227,18 +227,17 @@ fc_process_utility(PlannedStmt *pstmt, const char *query, bool read_only_tree,
 				   ProcessUtilityContext context, ParamListInfo params,
 				   QueryEnvironment *query_env, DestReceiver *dest, QueryCompletion *qc)
 {
-	ProcessUtility_hook_type next = next_process_utility ? next_process_utility : standard_ProcessUtility;
 	bool		outer = measuring;
 
 	if (!IsA(pstmt->utilityStmt, ExplainStmt))
 	{
-		next(pstmt, query, read_only_tree, context, params, query_env, dest, qc);
+		next_process_utility(pstmt, query, read_only_tree, context, params, query_env, dest, qc);
 		return;
 	}
 	measuring = false;
 	PG_TRY();
 	{
-		next(pstmt, query, read_only_tree, context, params, query_env, dest, qc);
+		next_process_utility(pstmt, query, read_only_tree, context, params, query_env, dest, qc);
 	}
 	PG_FINALLY();
 	{
@@ -332,7 +331,7 @@ fc_explain_init(void)
 #else
 	RegisterExtensionExplainOption(OPTION, fc_option);
 #endif
-	next_process_utility = ProcessUtility_hook;
+	next_process_utility = ProcessUtility_hook ? ProcessUtility_hook : standard_ProcessUtility;
 	ProcessUtility_hook = fc_process_utility;
 	next_executor_start = ExecutorStart_hook;
 	ExecutorStart_hook = fc_executor_start;

@@ -101,9 +101,9 @@ fc_private_build() {
   mkdir -p "$copy"
   tar -C "$tree" --exclude=./.git --exclude=./build --exclude='*.o' --exclude='*.so' --exclude='*.bc' -cf - . |
     tar -C "$copy" --no-same-owner -xf -
-  make -C "$copy" --no-print-directory -j2 PG_CONFIG="$FC_PG_CONFIG" PROFILE=-Werror "${FC_MAKE_OPTIONS[@]}"
+  make -C "$copy" --silent --no-print-directory -j2 PG_CONFIG="$FC_PG_CONFIG" PROFILE=-Werror "${FC_MAKE_OPTIONS[@]}"
 }
 
 fc_private_install() {
-  make -C "$1" --no-print-directory install PG_CONFIG="$FC_PG_CONFIG" PROFILE=-Werror "${FC_MAKE_OPTIONS[@]}"
+  make -C "$1" --silent --no-print-directory install PG_CONFIG="$FC_PG_CONFIG" PROFILE=-Werror "${FC_MAKE_OPTIONS[@]}"
 }

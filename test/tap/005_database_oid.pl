@@ -25,6 +25,7 @@ fc_table($primary, 'origin', 't', 'v0', $pages);
 
 my $version = 0;
 my $tag;
+my $table = 't';
 
 # Makes d from the changed template; every page that it had the last time must be forgotten.
 sub create
@@ -33,18 +34,18 @@ sub create
 	my $label = 'v' . ++$version;
 	my $name  = "$strategy, $label";
 
-	fc_rewrite_rows($primary, 'origin', 't', $label);
+	fc_rewrite_rows($primary, 'origin', $table, $label);
 	$primary->safe_psql('postgres', "CREATE DATABASE d OID = $oid TEMPLATE origin STRATEGY $strategy");
-	$tag //= fc_tag($primary, 'd', 't');
-	is_deeply(fc_tag($primary, 'd', 't'), $tag, "$name: the tag is the same each time");
+	$tag //= fc_tag($primary, 'd', $table);
+	is_deeply(fc_tag($primary, 'd', $table), $tag, "$name: the tag is the same each time");
 	is($tag->{db}, $oid, "$name: and so is the OID");
-	is($tag->{rel}, fc_tag($primary, 'origin', 't')->{rel}, "$name: the file number is that of the template");
+	is($tag->{rel}, fc_tag($primary, 'origin', $table)->{rel}, "$name: the file number is that of the template");
 	fc_replayed($primary, $standby);
 	foreach my $node ($primary, $standby)
 	{
-		fc_is_read($node, 'd', 't', $label, $pages, "$name: the rows are right", 'any');
-		fc_bring($node, 'd', 't');
-		fc_is_read($node, 'd', 't', $label, $pages, "$name: from flash as well");
+		fc_is_read($node, 'd', $table, $label, $pages, "$name: the rows are right", 'any');
+		fc_bring($node, 'd', $table);
+		fc_is_read($node, 'd', $table, $label, $pages, "$name: from flash as well");
 		fc_push_out($node, $tag);
 		fc_is_warm($node, $tag, $pages, "$name: before the database is dropped its pages are in flash");
 	}
@@ -74,17 +75,20 @@ foreach my $strategy ('file_copy', 'wal_log', 'wal_log', 'file_copy', 'file_copy
 # ---- after a failed creation ----
 
 # By wal_log the copy passes through shared buffers, and what is evicted from them goes to flash. A file that is missing
-# ends it; tables in between, of four times the buffers together, push the pages of t out before. Files are copied in the
-# order of pg_class: t and they come last there, and are few, for each file that is made forgets one counter's relations.
+# ends it; tables in between, of four times the buffers together, push the pages of "late" out before. Files are copied in
+# the order of pg_class: these come last there, and are few, for each file that is made forgets one counter's relations.
 $primary->safe_psql('origin', 'VACUUM FULL pg_class');
-$primary->safe_psql('origin', 'ALTER TABLE t SET (autovacuum_enabled = off)');
+$table = 'late';
+fc_table($primary, 'origin', $table, 'v' . $version, $pages);
 $primary->safe_psql('origin', "CREATE TABLE between_$_ AS SELECT id FROM generate_series(1, 226 * 64) id") foreach 1 .. 8;
 $primary->safe_psql('origin', 'CHECKPOINT');
+my $origin = fc_tag($primary, 'origin', $table);
+$tag = { %$origin, db => $oid, name => "d.$table ($origin->{spc}/$oid/$origin->{rel})" };
 my $file = $primary->data_dir . '/' . $primary->safe_psql('origin', "SELECT pg_relation_filepath('between_8')");
 is($primary->safe_psql('origin',
 		q{SELECT string_agg(relname, ' ' ORDER BY ctid) FROM pg_class
-		  WHERE ctid >= (SELECT ctid FROM pg_class WHERE relname = 't') AND relname !~ 'toast'}),
-	join(' ', 't', map { "between_$_" } 1 .. 8), 'after a failed creation: the files are copied in the order that it needs');
+		  WHERE ctid >= (SELECT ctid FROM pg_class WHERE relname = 'late') AND relname !~ 'toast|late_'}),
+	join(' ', 'late', map { "between_$_" } 1 .. 8), 'after a failed creation: the files are copied in the order that it needs');
 rename $file, "$file.away" or die "could not rename $file: $!";
 for (1 .. 50)
 {
