@@ -236,6 +236,7 @@ list_files() {
 stage_build() {
   fc_private_build "$root" "$tree"
   fc_private_install "$tree"
+  [ "$major" -ne 16 ] || fc_wheel_contrib "$tree/test/server/standin"
   cmp "$("$FC_SYSTEM_CONFIG" --bindir)/postgres" "$FC_BINDIR/postgres"
   "$FC_BINDIR/postgres" --version
   echo "1 passed, 0 failed"
@@ -259,14 +260,38 @@ stage_isolation() {
   run_own_suite isolation specs .spec
 }
 
+# The extension built against the newer of two minor releases, in both.
+stage_minors() {
+  local config counts passed failed suites status=0
+  config=$(fc_wheel_unpack "$root/build/servers/$major" "$work/old" old)
+  (
+    new=$FC_BINDIR
+    library=$FC_LIBDIR/pg_flashcache.so
+    # shellcheck disable=SC2030  # of this shell
+    PG_CONFIG=$config
+    fc_private_server "$work/old/pg"
+    fc_private_install "$tree"
+    fc_wheel_contrib "$tree/test/server/standin"
+    cmp "$library" "$FC_LIBDIR/pg_flashcache.so"
+    run_own_suite regress sql .sql minors-regress || true
+    server "$tree/test/minors/run.sh" "$FC_BINDIR" "$new" "$(stage_directory minors)"
+  ) 2>&1 | tee "$work/minors" || status=$?
+  counts=$(sed -nE 's/^([0-9]+) passed, ([0-9]+) failed$/\1 \2/p' "$work/minors" | awk '{ p += $1; f += $2 } END { print p + 0, f + 0, NR }')
+  read -r passed failed suites <<<"$counts"
+  # A suite that broke off has said nothing.
+  [ "$suites" -eq 2 ] || failed=$((failed + 1))
+  [ "$status" -eq 0 ] || [ "$failed" -gt 0 ] || failed=1
+  echo "$passed passed, $failed failed"
+}
+
 # Our own suites run all their tests, in the order of the names.
 run_own_suite() {
-  local suite=$1 folder=$2 suffix=$3 file
+  local suite=$1 folder=$2 suffix=$3 directory=${4:-$1} file
   local -a tests=()
   for file in "$tree/test/$suite/$folder"/*"$suffix"; do
     [ ! -f "$file" ] || tests+=("$(basename "$file" "$suffix")")
   done
-  server "$tree/test/lib/run-regress.sh" "$suite" "$tree/test/$suite" "$(stage_directory "$suite")" "${tests[@]}"
+  server "$tree/test/lib/run-regress.sh" "$suite" "$tree/test/$suite" "$(stage_directory "$directory")" "${tests[@]}"
 }
 
 stage_tap() {
@@ -381,6 +406,7 @@ run_stage() {
   fi
 }
 
+# shellcheck disable=SC2031  # of this shell
 if [ -z "${PG_CONFIG:-}" ] && [ "$major" -eq 16 ]; then
   PG_CONFIG=$(fc_wheel_unpack "$root/build/servers/16" "$work")
   export PG_CONFIG

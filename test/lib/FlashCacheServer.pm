@@ -80,9 +80,9 @@ sub fc_patch_version
 {
 	my ($program, $version) = @_;
 	my ($text) = run_command([ 'pg_config', '--version' ]);
-	my ($major, $minor) = $text =~ /PostgreSQL (\d+)\.(\d+)/ or die "unknown version: $text";
+	my ($major, $minor) = $text =~ /PostgreSQL (\d+)(?:\.(\d+))?/ or die "unknown version: $text";
 
-	patch($program, pack('l<3', ($major * 10000 + $minor) x 3), pack('l<3', ($version) x 3), 'server_version_num');
+	patch($program, pack('l<3', ($major * 10000 + ($minor // 0)) x 3), pack('l<3', ($version) x 3), 'server_version_num');
 	return;
 }
 
