@@ -131,7 +131,7 @@ lab_remove() {
   local name
   if [ -n "$LAB_JOB" ]; then
     kill -TERM -- "-$LAB_JOB" 2>/dev/null
-    wait "$LAB_JOB" 2>/dev/null
+    lab_await_exit "$LAB_JOB" 30 || kill -KILL -- "-$LAB_JOB" 2>/dev/null
     LAB_JOB=''
   fi
   lab_model fast 2>/dev/null
@@ -334,11 +334,13 @@ lab_stop() {
     [ -z "$pid" ] || kill -s "$signal" "$pid" 2>/dev/null || break
     lab_await_exit "$pid" "$wait_s" && break
   done
-  wait "$job" 2>/dev/null || true
+  lab_await_exit "$job" 10 || true
   unset "LAB_SERVER[$name]"
   if [ -d "$LAB_DIR/cgroup.$name" ]; then fc_root bash "$LAB_ROOT/lab/cgroup.sh" drop "$LAB_DIR/cgroup.$name" || true; fi
 }
 
+# Not by wait: a signal can take the shell out of it just when it has learned of an end, and it forgets that. As the first
+# process of a namespace, whose children are also the processes that others left, it would then wait for ever.
 lab_await_exit() {
   local i
   for ((i = 0; i < $2 * 20; i++)); do

@@ -46,6 +46,8 @@ X
   fi
   for layout in ordered scattered; do
     flashscan_fill "$layout"
+    # the first scan finds out what the stream of this disk costs, and stays with it until then
+    flashscan_scan "$layout" seq first
     for ((rep = 1; rep <= reps; rep++)); do
       mapfile -t order < <(bench_rotate "$rep" "${arms[@]}")
       for arm in "${order[@]}"; do
@@ -65,7 +67,7 @@ X
     lab_model fast
     lab_stop a
   done
-  bench_table flashscan mb_per_s from_flash in_order read_us_per_mb -- "${arms[@]/#/ordered.}" "${arms[@]/#/scattered.}"
+  bench_table flashscan mb_per_s from_flash in_order read_us_per_mb cpu_us_per_mb queue_us_per_mb -- "${arms[@]/#/ordered.}" "${arms[@]/#/scattered.}"
   for layout in ordered scattered; do
     flashscan_result "$layout" seq fio_seq "$combine kB, depth 1"
     if [ "$LAB_MAJOR" -ge 18 ]; then
@@ -96,6 +98,9 @@ flashscan_fill() {
   bench_start_flash a bench 1500MB shared_buffers=128MB work_mem=64MB "effective_io_concurrency=$FLASHSCAN_DEPTH"
   lab_psql a -d bench -Atq -c "EXPLAIN $(flashscan_batch pages 1 "$FLASHSCAN_PAGES" 0)" | bench_expect_tid_scan
   lab_model slow
+  # 18 times one read in many only: it may know this disk by what the page cache answered before it was slow
+  lab_drop_cache a
+  flashscan_read other $((16 * 8 * FLASHSCAN_BATCH)) "$FLASHSCAN_STRIDE" 16
   for ((pass = 1; pass <= 10; pass++)); do
     lab_drop_cache a # or the page cache would answer what is in flash already, and look like a fast disk
     flashscan_read pages "$FLASHSCAN_PAGES" "$stride" "$clients"
@@ -113,12 +118,13 @@ flashscan_batch() {
     FROM generate_series($4::bigint, $4 + $((FLASHSCAN_BATCH - 1))) i))"
 }
 
-# Every page once, at most 6,400 a second: flashscan_read TABLE PAGES STRIDE CLIENTS
+# So many pages, each once, at most 6,400 a second: flashscan_read TABLE PAGES STRIDE CLIENTS
 flashscan_read() {
-  local table=$1 pages=$2 stride=$3 clients=$4
+  local table=$1 pages=$2 stride=$3 clients=$4 all=$FLASHSCAN_PAGES
+  [ "$table" = pages ] || all=$FLASHSCAN_OTHER
   {
     echo "\\set from (:n * $clients + :client_id) * $FLASHSCAN_BATCH"
-    flashscan_batch "$table" "$stride" "$pages" :from | tr '\n' ' '
+    flashscan_batch "$table" "$stride" "$all" :from | tr '\n' ' '
     echo ";"
     echo "\\set n :n + 1"
   } >"$LAB_DIR/batch.sql"
@@ -138,13 +144,23 @@ flashscan_in_order() {
       FROM pg_flashcache_pages WHERE relfilenode = pg_relation_filenode('pages')) s"
 }
 
+# Processor time of this session (1), and how long it has waited for a processor (2); ns, 0 where the kernel does not tell.
+flashscan_cpu() {
+  echo "coalesce(split_part(pg_read_file('/proc/self/schedstat', 0, 100, true), ' ', $1)::bigint, 0)"
+}
+
+# Microseconds for a megabyte of pages.
+flashscan_per_mb() { awk -v t="$1" -v n="$2" 'BEGIN { printf "%.1f", n ? t * 128 / n : 0 }'; }
+
 flashscan_scan() {
-  local layout=$1 scan=$2 rep=$3 share in_order more seconds hits misses disk_reads os_cache_hits stream_reads read_us
+  local layout=$1 scan=$2 rep=$3 arm=$1.$2 share in_order more seconds cpu_ns queue_ns hits misses disk_reads
+  local os_cache_hits stream_reads read_us pages
   local query="SELECT count(filler) FROM pages" method=seqscan words='Seq Scan'
   # not count(*): up to PostgreSQL 17 a bitmap scan does not read the pages then
   if [ "$scan" = bitmap ]; then
     query+=" WHERE id BETWEEN 0 AND $((FLASHSCAN_PAGES - 1))" method=bitmapscan words='Bitmap Heap Scan'
   fi
+  [ "$rep" != first ] || arm=$layout.first rep=1
   share=$(flashscan_share)
   in_order=$(flashscan_in_order)
   lab_drop_cache a
@@ -157,20 +173,24 @@ flashscan_scan() {
     SET enable_$method = on;
     EXPLAIN $query;
     SELECT * FROM pg_stat_flashcache_session \gset
-    SELECT extract(epoch FROM clock_timestamp()) AS began, * FROM pg_stat_flashcache_session \gset
+    SELECT extract(epoch FROM clock_timestamp()) AS began, $(flashscan_cpu 1) AS cpu_ns, $(flashscan_cpu 2) AS queue_ns,
+      * FROM pg_stat_flashcache_session \gset
     $query;
-    SELECT 'measured', extract(epoch FROM clock_timestamp()) - :began, hits - :hits, misses - :misses, disk_reads - :disk_reads,
+    SELECT 'measured', extract(epoch FROM clock_timestamp()) - :began, $(flashscan_cpu 1) - :cpu_ns, $(flashscan_cpu 2) - :queue_ns,
+      hits - :hits, misses - :misses, disk_reads - :disk_reads,
       os_cache_hits - :os_cache_hits, stream_reads - :stream_reads, read_time_us - :read_time_us FROM pg_stat_flashcache_session;
 X
   grep -qF "$words" "$LAB_DIR/scan" || lab_die "the plan is not a $words: $(cat "$LAB_DIR/scan")"
-  read -r _ seconds hits misses disk_reads os_cache_hits stream_reads read_us < <(grep '^measured' "$LAB_DIR/scan")
+  read -r _ seconds cpu_ns queue_ns hits misses disk_reads os_cache_hits stream_reads read_us < <(grep '^measured' "$LAB_DIR/scan")
+  pages=$((hits + misses))
   more=$(lab_sql a bench "SELECT 'data_checksums=' || current_setting('data_checksums') || coalesce(' io_method=' || current_setting('io_method', true), '')")
   # shellcheck disable=SC2086  # the settings are words
-  bench_record flashscan "$layout.$scan" "$rep" \
-    "mb_per_s=$(awk -v n="$hits" -v t="$seconds" 'BEGIN { printf "%.1f", n / 128 / t }')" "seconds=$(printf '%.4f' "$seconds")" \
+  bench_record flashscan "$arm" "$rep" \
+    "mb_per_s=$(awk -v n="$pages" -v t="$seconds" 'BEGIN { printf "%.1f", n / 128 / t }')" "seconds=$(printf '%.4f' "$seconds")" \
     "from_flash=$(awk -v h="$hits" -v p="$FLASHSCAN_PAGES" 'BEGIN { printf "%.4f", h / p }')" "in_flash=$share" "in_order=$in_order" \
     "hits=$hits" "misses=$misses" "disk_reads=$disk_reads" "os_cache_hits=$os_cache_hits" "stream_reads=$stream_reads" \
-    "read_us_per_mb=$(awk -v n="$hits" -v t="$read_us" 'BEGIN { printf "%.1f", n ? t * 128 / n : 0 }')" "disk=$LAB_DISK" $more
+    "read_us_per_mb=$(flashscan_per_mb "$read_us" "$hits")" \
+    "cpu_us_per_mb=$(flashscan_per_mb $((cpu_ns / 1000)) "$pages")" "queue_us_per_mb=$(flashscan_per_mb $((queue_ns / 1000)) "$pages")" "disk=$LAB_DISK" $more
 }
 
 # One pass over the slots that the cache has written: flashscan_fio LAYOUT ARM REP REQUEST_KB DEPTH
