@@ -26,6 +26,9 @@ mkdir "$tests/build"
 cp "$regress/regress.c" "$tests/build/"
 cat >"$tests/build/Makefile" <<'END'
 MODULES = regress
+# A source of another major leaves out what other headers brought along in its own.
+PG_CPPFLAGS = -include postgres.h -include utils/array.h
+PG_CFLAGS = -w
 PG_CONFIG = pg_config
 PGXS := $(shell $(PG_CONFIG) --pgxs)
 include $(PGXS)
