@@ -38,4 +38,8 @@ cp "$tests/build/regress.so" "$regress/"
 for module in refint autoinc; do
   ln -sf "$(pg_config --pkglibdir)/$module.so" "$regress/$module.so"
 done
+# To 16 a test that may fail now and then is unknown, and that one test is of no interest to a cache.
+if [ "${FC_PG_MAJOR:-15}" = 16 ]; then
+  sed -i -e '/^ignore: random$/d' -e '/^test:/s/ random\>//' "$regress/parallel_schedule"
+fi
 touch "$tests/ready"
