@@ -77,7 +77,7 @@ for stage in "${chosen[@]}"; do
 done
 [ ${#chosen[@]} -gt 0 ] || chosen=("${stages[@]}")
 
-tools=(binutils bzip2 dpkg-dev e2fsprogs gcc libipc-run-perl make perl python3 xz-utils)
+tools=(binutils bzip2 dpkg-dev e2fsprogs gcc libipc-run-perl liburing-dev make perl python3 xz-utils)
 export FC_PG_MAJOR=$major
 mkdir -p "$root/build"
 
