@@ -14,7 +14,8 @@
 # TMPDIR, with everything else that the tests write, and all of it is removed at the end, also after an interruption.
 # --keep leaves it. What a stage printed is in build/test-logs/ (build/test-logs-MAJOR/ for another than 15), and the files
 # of a failed stage are beside it. In the environment, FC_EXTRA_CONF has lines for the postgresql.conf of every cluster, and
-# FC_TAP how the name of a TAP script begins that is to run alone.
+# FC_TAP how the name of a TAP script begins that is to run alone, and FC_ARMS the sizes of cache, in slots, with which
+# PostgreSQL's own suites are run (test/upstream/run.sh).
 #
 # The last line is `N passed, N failed`. The exit status is 0 only when something passed and nothing failed.
 set -euo pipefail
@@ -76,7 +77,7 @@ for stage in "${chosen[@]}"; do
 done
 [ ${#chosen[@]} -gt 0 ] || chosen=("${stages[@]}")
 
-tools=(binutils bzip2 dpkg-dev e2fsprogs gcc libipc-run-perl make perl python3 xz-utils)
+tools=(binutils bzip2 dpkg-dev e2fsprogs gcc libipc-run-perl liburing-dev make perl python3 xz-utils)
 export FC_PG_MAJOR=$major
 mkdir -p "$root/build"
 
@@ -113,7 +114,7 @@ if [ -z "${PG_CONFIG:-}" ] && [ -n "${fc_debian_suite[$major]:-}" ] && [ -n "$(f
   done
   set -m
   fc_debian_run "$root/build/servers/$major" "$root" "$root/build" "$outside" /usr/bin/env -i PATH=/usr/sbin:/usr/bin \
-    FC_EXTRA_CONF="${FC_EXTRA_CONF:-}" FC_TAP="${FC_TAP:-}" /project/test.sh "${options[@]}" "${chosen[@]}" </dev/null &
+    FC_EXTRA_CONF="${FC_EXTRA_CONF:-}" FC_TAP="${FC_TAP:-}" FC_ARMS="${FC_ARMS:-}" /project/test.sh "${options[@]}" "${chosen[@]}" </dev/null &
   inside=$!
   set +m
   status=0
@@ -331,7 +332,8 @@ stage_core-isolation() {
 upstream_suite() {
   PATH=$FC_BINDIR:$PATH "$tree/test/upstream/prepare.sh" "$work/upstream" "$root/build/upstream"
   [ "$(id -u)" -ne 0 ] || chown -R postgres "$work/upstream"
-  server "$tree/test/upstream/run.sh" "$1" "$work/upstream" "$(stage_directory "u-$1")"
+  # shellcheck disable=SC2086  # the arms are words
+  server "$tree/test/upstream/run.sh" "$1" "$work/upstream" "$(stage_directory "u-$1")" ${FC_ARMS:-}
 }
 
 stage_torture-short() {

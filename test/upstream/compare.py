@@ -22,6 +22,9 @@ from io import StringIO
 from pathlib import Path
 
 RESULT = re.compile(r"^(?:test\s+|\s+)(?P<name>\S+)\s+\.\.\.\s+(?P<result>ok|FAILED|failed \(ignored\))(?P<how>[^\n]*)")
+# From 16 on pg_regress prints the Test Anything Protocol; why a test ended stands on a line of its own.
+TAP_RESULT = re.compile(r"^(?P<result>ok|not ok) \d+\s+[-+] (?P<name>\S+)\s+\d+ ms(?P<ignored> # SKIP \(ignored\))?")
+TAP_REASON = re.compile(r"^# (?P<how>\(test process .*\))$")
 DURATION = re.compile(r"\s*\d+ ms\s*")
 
 
@@ -35,14 +38,20 @@ class Run:
     @classmethod
     def read(cls, directory: Path) -> "Run":
         tests: dict[str, str] = {}
+        name = ""
         for line in (directory / "console").read_text(encoding="utf-8", errors="replace").splitlines():
             if match := RESULT.match(line):
                 how = DURATION.sub("", match["how"]).strip()
                 tests[match["name"]] = f"{match['result']} {how}".strip()
+            elif match := TAP_RESULT.match(line):
+                name = match["name"]
+                tests[name] = "failed (ignored)" if match["ignored"] else "ok" if match["result"] == "ok" else "FAILED"
+            elif (match := TAP_REASON.match(line)) and name:
+                tests[name] += f" {match['how']}"
         diffs: dict[str, list[str]] = {}
         path = directory / "regression.diffs"
         if path.exists():
-            name, header = "", 0
+            header = 0
             # Paths differ from run to run; nothing in a result should depend on them.
             text = path.read_bytes().decode("latin-1").replace(str(directory), "RUN")
             for line in text.split("\n"):
@@ -118,21 +127,28 @@ def self_test() -> int:
         if failed != expected:
             wrong += 1
             print(f"{what}: {failed} failed instead of {expected}", file=sys.stderr)
-    console = "test a    ... ok   12 ms\n     b    ... FAILED     3 ms\ntest c  ... FAILED (test process exited with exit code 2) 9 ms\n"
-    with tempfile.TemporaryDirectory() as name:
-        directory = Path(name)
-        (directory / "console").write_text(console, encoding="utf-8")
-        (directory / "regression.diffs").write_text(
-            f"diff -U3 /x/b_1.out {name}/r/b.out\n--- /x/b_1.out\t1\n+++ {name}/r/b.out\t2\n-{name}/a\n--- c\n", encoding="utf-8"
-        )
-        run = Run.read(directory)
-    if run != Run(
-        {"a": "ok", "b": "FAILED", "c": "FAILED (test process exited with exit code 2)"},
-        {"b": ["b_1.out", "-RUN/a", "--- c", ""]},
-    ):
-        wrong += 1
-        print(f"console and differences are read as {run}", file=sys.stderr)
-    print(f"comparison self-test: {len(results) + 1 - wrong} of {len(results) + 1} cases")
+    consoles = {
+        "of 15": "test a    ... ok   12 ms\n     b    ... FAILED     3 ms\n"
+        "test c  ... FAILED (test process exited with exit code 2) 9 ms\n     random ... failed (ignored) 1 ms\n",
+        "of 16": "# parallel group\nok 1         - a       12 ms\nnot ok 2     + b        3 ms\nnot ok 3     - c      9 ms\n"
+        "# (test process exited with exit code 2)\nnot ok 4     + random    1 ms # SKIP (ignored)\n1..4\n# 2 of 4 tests failed.\n",
+    }
+    for what, console in consoles.items():
+        results.append((f"console and differences {what}", 0, 0))
+        with tempfile.TemporaryDirectory() as name:
+            directory = Path(name)
+            (directory / "console").write_text(console, encoding="utf-8")
+            (directory / "regression.diffs").write_text(
+                f"diff -U3 /x/b_1.out {name}/r/b.out\n--- /x/b_1.out\t1\n+++ {name}/r/b.out\t2\n-{name}/a\n--- c\n", encoding="utf-8"
+            )
+            run = Run.read(directory)
+        if run != Run(
+            {"a": "ok", "b": "FAILED", "c": "FAILED (test process exited with exit code 2)", "random": "failed (ignored)"},
+            {"b": ["b_1.out", "-RUN/a", "--- c", ""]},
+        ):
+            wrong += 1
+            print(f"the console {what} and the differences are read as {run}", file=sys.stderr)
+    print(f"comparison self-test: {len(results) - wrong} of {len(results)} cases")
     return 1 if wrong else 0
 
 

@@ -26,6 +26,9 @@ mkdir "$tests/build"
 cp "$regress/regress.c" "$tests/build/"
 cat >"$tests/build/Makefile" <<'END'
 MODULES = regress
+# A source of another major leaves out what other headers brought along in its own.
+PG_CPPFLAGS = -include postgres.h -include utils/array.h
+PG_CFLAGS = -w
 PG_CONFIG = pg_config
 PGXS := $(shell $(PG_CONFIG) --pgxs)
 include $(PGXS)
@@ -35,4 +38,8 @@ cp "$tests/build/regress.so" "$regress/"
 for module in refint autoinc; do
   ln -sf "$(pg_config --pkglibdir)/$module.so" "$regress/$module.so"
 done
+# To 16 a test that may fail now and then is unknown, and that one test is of no interest to a cache.
+if [ "${FC_PG_MAJOR:-15}" = 16 ]; then
+  sed -i -e '/^ignore: random$/d' -e '/^test:/s/ random\>//' "$regress/parallel_schedule"
+fi
 touch "$tests/ready"
