@@ -149,12 +149,21 @@ flashscan_cpu() {
   echo "coalesce(split_part(pg_read_file('/proc/self/schedstat', 0, 100, true), ' ', $1)::bigint, 0)"
 }
 
+# Requests that sessions have made so far, and their bytes: 18 counts them, before it only pages are counted.
+flashscan_requests() {
+  if [ "$LAB_MAJOR" -ge 18 ]; then
+    lab_sql a bench "SELECT sum(reads), sum(read_bytes) FROM pg_stat_io WHERE backend_type = 'client backend'"
+  else
+    echo 0 0
+  fi
+}
+
 # Microseconds for a megabyte of pages.
 flashscan_per_mb() { awk -v t="$1" -v n="$2" 'BEGIN { printf "%.1f", n ? t * 128 / n : 0 }'; }
 
 flashscan_scan() {
   local layout=$1 scan=$2 rep=$3 arm=$1.$2 share in_order more seconds cpu_ns queue_ns hits misses disk_reads
-  local os_cache_hits stream_reads read_us pages
+  local os_cache_hits stream_reads read_us pages requests0 bytes0 requests bytes
   local query="SELECT count(filler) FROM pages" method=seqscan words='Seq Scan'
   # not count(*): up to PostgreSQL 17 a bitmap scan does not read the pages then
   if [ "$scan" = bitmap ]; then
@@ -167,6 +176,7 @@ flashscan_scan() {
   # nothing of the table is left in the pool then but its index and its visibility map
   lab_sql a bench "SELECT pg_prewarm('other')" >/dev/null
   lab_sql a bench "SELECT pg_prewarm('pages_id_idx'), pg_prewarm('pages', 'buffer', 'vm')" >/dev/null
+  read -r requests0 bytes0 < <(flashscan_requests)
   # one session, since a session's counters are its own; the catalogs are read by EXPLAIN and by the first look at them
   lab_psql a -d bench -Atq -F ' ' -v ON_ERROR_STOP=1 -f - >"$LAB_DIR/scan" <<X
     SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_indexscan = off; SET enable_indexonlyscan = off;
@@ -183,7 +193,10 @@ X
   grep -qF "$words" "$LAB_DIR/scan" || lab_die "the plan is not a $words: $(cat "$LAB_DIR/scan")"
   read -r _ seconds cpu_ns queue_ns hits misses disk_reads os_cache_hits stream_reads read_us < <(grep '^measured' "$LAB_DIR/scan")
   pages=$((hits + misses))
+  read -r requests bytes < <(flashscan_requests)
+  requests=$((requests - requests0))
   more=$(lab_sql a bench "SELECT 'data_checksums=' || current_setting('data_checksums') || coalesce(' io_method=' || current_setting('io_method', true), '')")
+  [ "$requests" -eq 0 ] || more+=" request_kb=$(awk -v b="$((bytes - bytes0))" -v n="$requests" 'BEGIN { printf "%.1f", b / n / 1024 }')"
   # shellcheck disable=SC2086  # the settings are words
   bench_record flashscan "$arm" "$rep" \
     "mb_per_s=$(awk -v n="$pages" -v t="$seconds" 'BEGIN { printf "%.1f", n / 128 / t }')" "seconds=$(printf '%.4f' "$seconds")" \
