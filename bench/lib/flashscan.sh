@@ -46,13 +46,11 @@ X
   fi
   for layout in ordered scattered; do
     flashscan_fill "$layout"
-    # the first scan finds out what the stream of this disk costs, and stays with it until then
-    flashscan_scan "$layout" seq first
     for ((rep = 1; rep <= reps; rep++)); do
       mapfile -t order < <(bench_rotate "$rep" "${arms[@]}")
       for arm in "${order[@]}"; do
         case $arm in
-          seq | bitmap) flashscan_scan "$layout" "$arm" "$rep" ;;
+          seq | bitmap) flashscan_from_flash "$layout" "$arm" "$rep" ;;
           fio_seq) flashscan_fio "$layout" "$arm" "$rep" "$combine" 1 ;;
           fio_bitmap) flashscan_fio "$layout" "$arm" "$rep" "$request" "$FLASHSCAN_DEPTH" ;;
           # for information: what the device has for those who ask for more at once
@@ -79,15 +77,23 @@ X
   [ "$combine" -eq 8 ] || bench_ratio_result flashscan "scattered: seq scan / fio 8 kB at random, depth $((combine / 8))" "none" mb_per_s scattered.seq scattered.fio_pages
 }
 
-# flashscan_result LAYOUT SCAN FIO WORDS: the ratio, unless less than 99% of a scan came from flash
+# flashscan_result LAYOUT SCAN FIO WORDS: the ratio, and how many scans are not in it
 flashscan_result() {
-  local share
-  share=$(awk -v a="$1.$2" '$1 == "flashscan" && $2 == a && $4 == "from_flash" { print $5 }' "$BENCH_VALUES" | sort -g | head -n 1)
-  if awk -v s="$share" 'BEGIN { exit s < 0.99 }'; then
-    bench_ratio_result flashscan "$1: $2 scan / fio $4" "at least 0.8" mb_per_s "$1.$2" "$1.$3"
-  else
-    bench_result flashscan "$1: $2 scan / fio $4" - "at least 0.8" "not measured: only $share of a scan was read from flash"
-  fi
+  local median least greatest left
+  left=$(awk -v a="$1.$2.left" '$1 == "flashscan" && $2 == a && $4 == "from_flash"' "$BENCH_VALUES" | wc -l)
+  read -r median least greatest < <(bench_ratio flashscan mb_per_s "$1.$2" "$1.$3") || true
+  bench_result flashscan "$1: $2 scan / fio $4" "$median" "at least 0.8" \
+    "${least:+range $least to $greatest; }$left scans beside these were left to the disk"
+}
+
+# A scan that is read from flash, in at most five tries: a stream stays with the disk until the cache has found out that flash
+# pays. One that is not, for more than a page in a hundred, is recorded as another arm.
+flashscan_from_flash() {
+  local try
+  for ((try = 1; try <= 5; try++)); do
+    ! flashscan_scan "$@" || return 0
+  done
+  bench_say "$1 $2: the cache leaves this scan to the disk"
 }
 
 # A server whose flash holds every page of the table.
@@ -161,6 +167,7 @@ flashscan_requests() {
 # Microseconds for a megabyte of pages.
 flashscan_per_mb() { awk -v t="$1" -v n="$2" 'BEGIN { printf "%.1f", n ? t * 128 / n : 0 }'; }
 
+# flashscan_scan LAYOUT SCAN REP: status 1 if it was not read from flash
 flashscan_scan() {
   local layout=$1 scan=$2 rep=$3 arm=$1.$2 share in_order more seconds cpu_ns queue_ns hits misses disk_reads
   local os_cache_hits stream_reads read_us pages requests0 bytes0 requests bytes
@@ -169,7 +176,6 @@ flashscan_scan() {
   if [ "$scan" = bitmap ]; then
     query+=" WHERE id BETWEEN 0 AND $((FLASHSCAN_PAGES - 1))" method=bitmapscan words='Bitmap Heap Scan'
   fi
-  [ "$rep" != first ] || arm=$layout.first rep=1
   share=$(flashscan_share)
   in_order=$(flashscan_in_order)
   lab_drop_cache a
@@ -193,6 +199,7 @@ X
   grep -qF "$words" "$LAB_DIR/scan" || lab_die "the plan is not a $words: $(cat "$LAB_DIR/scan")"
   read -r _ seconds cpu_ns queue_ns hits misses disk_reads os_cache_hits stream_reads read_us < <(grep '^measured' "$LAB_DIR/scan")
   pages=$((hits + misses))
+  [ $((hits * 100)) -ge $((pages * 99)) ] || arm+=.left
   read -r requests bytes < <(flashscan_requests)
   requests=$((requests - requests0))
   more=$(lab_sql a bench "SELECT 'data_checksums=' || current_setting('data_checksums') || coalesce(' io_method=' || current_setting('io_method', true), '')")
@@ -204,6 +211,7 @@ X
     "hits=$hits" "misses=$misses" "disk_reads=$disk_reads" "os_cache_hits=$os_cache_hits" "stream_reads=$stream_reads" \
     "read_us_per_mb=$(flashscan_per_mb "$read_us" "$hits")" \
     "cpu_us_per_mb=$(flashscan_per_mb $((cpu_ns / 1000)) "$pages")" "queue_us_per_mb=$(flashscan_per_mb $((queue_ns / 1000)) "$pages")" "disk=$LAB_DISK" $more
+  [[ $arm != *.left ]]
 }
 
 # One pass over the slots that the cache has written: flashscan_fio LAYOUT ARM REP REQUEST_KB DEPTH
