@@ -44,4 +44,8 @@ if [ "${FC_PG_MAJOR:-15}" = 16 ]; then
   sed -i -e '/^ignore: random$/d' -e '/^test:/s/ random\>//' "$regress/parallel_schedule"
   sed -i 's/^select reltoastrelid, relkind, relfrozenxid$/select relkind/' "$regress/sql/rules.sql"
 fi
+# The stock 19rc1 does not finish one of 18's queries in half an hour with shared_buffers of 1 MB.
+if [ "${FC_PG_MAJOR:-15}" = 19 ]; then
+  sed -i -e '/^test:/s/ join_hash\>//' "$regress/parallel_schedule"
+fi
 touch "$tests/ready"
