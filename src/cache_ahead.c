@@ -3,8 +3,8 @@
  * cache_ahead.c
  *	  Pages read from flash before they are asked for.
  *
- * Where the server prefetches (bitmap heap scans and recovery up to 17, with
- * io_method = sync later), it names the pages a while before it reads them.
+ * Where the server prefetches (recovery, and bitmap heap scans up to 17; from
+ * 18 on scans only with io_method = sync), it names the pages a while before it reads them.
  * Those on flash are read into memory of this process meanwhile, several at
  * a time, where a read alone would have to wait for each.
  *

@@ -44,8 +44,9 @@ if [ "${FC_PG_MAJOR:-15}" = 16 ]; then
   sed -i -e '/^ignore: random$/d' -e '/^test:/s/ random\>//' "$regress/parallel_schedule"
   sed -i 's/^select reltoastrelid, relkind, relfrozenxid$/select relkind/' "$regress/sql/rules.sql"
 fi
-# The stock 19rc1 does not finish one of 18's queries in half an hour with shared_buffers of 1 MB.
+# The stock 19rc1 does not finish a query of join_hash of 18 in half an hour with shared_buffers of 1 MB, and shows OIDs and
+# positions in the WAL where 18 did not.
 if [ "${FC_PG_MAJOR:-15}" = 19 ]; then
-  sed -i -e '/^test:/s/ join_hash\>//' "$regress/parallel_schedule"
+  sed -i -e '/^test:/s/ \(join_hash\|stats_import\|sequence\)\>//' "$regress/parallel_schedule"
 fi
 touch "$tests/ready"
