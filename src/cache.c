@@ -444,7 +444,7 @@ is_good(const FcTag *tag, const FcSlotRef *ref, const char *page)
 {
 	if (!fc_directory_unchanged(ref))
 		return false;
-	if (unlikely(fc_page_crc(tag, page) != ref->crc))
+	if (unlikely(fc_page_checksum(tag, page) != ref->crc))
 	{
 		fc_count(FC_CHECKSUM_FAILURES);
 		fc_directory_retire(tag, fc_directory_hash(tag), ref);

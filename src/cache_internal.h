@@ -10,10 +10,10 @@
 #ifndef FC_CACHE_INTERNAL_H
 #define FC_CACHE_INTERNAL_H
 
+#include "checksum.h"
 #include "types.h"
 
 #include "port/atomics.h"
-#include "port/pg_crc32c.h"
 #include "storage/spin.h"
 
 /* Order of FcCacheShared.times_ns. */
@@ -62,17 +62,11 @@ extern void fc_cache_device_broken(void);
 /* Is a page that leaves the buffer pool worth writing, by what was measured? */
 extern bool fc_cache_worth_filling(void);
 
-/* Ties a page's content to its full tag: a page checksum covers the block number only. */
+/* Is this the page of that tag? */
 static inline uint32
-fc_page_crc(const FcTag *tag, const char *page)
+fc_page_checksum(const FcTag *tag, const char *page)
 {
-	pg_crc32c	crc;
-
-	INIT_CRC32C(crc);
-	COMP_CRC32C(crc, tag, sizeof(*tag));
-	COMP_CRC32C(crc, page, BLCKSZ);
-	FIN_CRC32C(crc);
-	return crc;
+	return fc_checksum(tag, sizeof(*tag), page, BLCKSZ);
 }
 
 #endif							/* FC_CACHE_INTERNAL_H */
