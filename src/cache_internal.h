@@ -48,11 +48,15 @@ extern void fc_cache_ahead_start(const FcTag *tag, const FcSlotRef *ref);
 /* Is or was it read ahead, and is that what the slot still holds? */
 extern bool fc_cache_ahead_has(const FcTag *tag, const FcSlotRef *ref);
 
+/* The stream goes on at tag: reads its next pages, as far as they are on flash. */
+extern void fc_cache_ahead_continue(const FcTag *tag);
+
 /*
- * Takes such a page: waits for it and copies it to `page`.  False: it must be read
- * now.  The copy is as good as one that is read now: R3 is still to come.
+ * Takes the first of n pages in a row that were read ahead: waits for them and
+ * copies them.  Returns how many; the others must be read now.  A copy is as
+ * good as a page that is read now: R3 is still to come.
  */
-extern bool fc_cache_ahead_take(const FcTag *tag, const FcSlotRef *ref, char *page, FcIo *io);
+extern int	fc_cache_ahead_take(const FcTag *tag, const FcSlotRef *ref, char *const *pages, int n, FcIo *io);
 
 /* ---- cache.c ---- */
 
