@@ -149,7 +149,7 @@ step "building the extension, in a folder of its own (about 10 s)"
 lab_run lab_build || lab_die "the extension could not be built"
 lab_disk "$DISK_MB"
 step "slow disk: $(lab_disk_words)"
-step "a new PostgreSQL 15 cluster, pgbench database of scale $SCALE (about 20 s; the disk's delays are suspended)"
+step "a new PostgreSQL $LAB_MAJOR cluster, pgbench database of scale $SCALE (about 20 s; the disk's delays are suspended)"
 lab_init demo
 lab_start demo "shared_buffers=${SHARED_BUFFERS_MB}MB" fsync=off
 lab_run lab_load demo demo "$SCALE"

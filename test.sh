@@ -26,8 +26,8 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$root/tools/packages.sh"
 # shellcheck source=test/lib/private-server.sh
 . "$root/test/lib/private-server.sh"
-# shellcheck source=test/server/debian.sh
-. "$root/test/server/debian.sh"
+# shellcheck source=tools/debian.sh
+. "$root/tools/debian.sh"
 # shellcheck source=test/server/wheel.sh
 . "$root/test/server/wheel.sh"
 # shellcheck source=test/server/all.sh

@@ -1,21 +1,26 @@
 #!/usr/bin/env bash
 # Measures what pg_flashcache promises, each figure as a ratio of arms that are run in turns.
 #
-#   bench/bench.sh FIGURE... [--reps N] [--seconds N] [--scale N] [--dir DIR] [--out FILE] [--keep] [--stock]
-#   bench/bench.sh all
+#   bench/bench.sh [--server MAJOR] FIGURE... [--reps N] [--seconds N] [--scale N] [--set NAME=VALUE] [--dir DIR] [--out FILE]
+#                  [--keep] [--stock]
+#   bench/bench.sh [--server MAJOR] all
 #
 #   latency    average latency without / with flash of 1/3 and 47% of a 3 GB database   (lab disk)
 #   hits       random page reads, all flash hits / fio on the same file
 #   resident   pgbench -S, everything in shared_buffers, loaded / not loaded
 #   misses     nothing but misses, loaded / not loaded                                  (page cache, lab disk)
 #   scan       sequential scan, half of the table in flash, loaded / not loaded         (lab disk)
+#   flashscan  sequential and bitmap scan of a table that is all in flash / fio, same request size and depth   (lab disk)
 #   capture    clean evictions captured / evictions, at 10,000 a second
 #   writes     flash page writes / buffer-pool misses, admission auto and all
 #   memory     shared memory per slot
 #
-#   --reps N       repetitions of every arm; medians are printed (default: 3, resident and misses 5)
+#   --server MAJOR PostgreSQL 15 (the default), 17, 18 or 19; 16 where it is installed. Where this machine does not have it, it
+#                  comes from a later Debian suite, unpacked into build/servers/MAJOR-bench, and runs there (as root)
+#   --reps N       repetitions of every arm; medians are printed (default: 3; hits, resident, misses and flashscan 5)
 #   --seconds N    length of one measurement (each figure has its default)
 #   --scale N      size of the pgbench database, where there is one (for trying the harness)
+#   --set NAME=VALUE   a setting of every server, such as io_method=io_uring; may be repeated
 #   --dir DIR      make the temporary folder in DIR (default: ${TMPDIR:-/tmp}, or /var/tmp if that is in memory); up to 12 GB
 #   --out FILE     JSON lines go here (default: results/bench-DATE.jsonl)
 #   --keep         leave the temporary folder behind
@@ -23,6 +28,9 @@
 #
 # docs/bench.md says how to read it. Goals are printed beside the figures; nothing passes or fails.
 set -euo pipefail
+# As the first process of a namespace it would ignore signals that it has no trap for.
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
 # shellcheck source=SCRIPTDIR/../lab/cluster.sh disable=SC1091
@@ -32,7 +40,10 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
 # shellcheck source=SCRIPTDIR/lib/common.sh disable=SC1091
 . "$here/lib/common.sh"
 
-FIGURES=(latency hits resident misses scan capture writes memory)
+# shellcheck source=SCRIPTDIR/lib/server.sh disable=SC1091
+. "$here/lib/server.sh"
+
+FIGURES=(latency hits resident misses scan flashscan capture writes memory)
 
 usage() {
   sed -n '2,/^set /s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
@@ -46,17 +57,30 @@ BENCH_STOCK=no
 
 dir=$(lab_place)
 figures=()
+options=() # as given, for a run inside a folder
 while [ $# -gt 0 ]; do
   case $1 in
     --reps | --seconds | --scale)
       [[ ${2-} =~ ^[1-9][0-9]{0,5}$ ]] || lab_die "$1 takes a number"
       printf -v "BENCH_$(tr a-z- A-Z_ <<<"${1#--}")" %s "$2"
+      options+=("$1" "$2")
+      shift 2
+      ;;
+    --server)
+      [[ ${2-} =~ ^1[5-9]$ ]] || lab_die "--server takes 15, 16, 17, 18 or 19"
+      lab_major "$2"
+      shift 2
+      ;;
+    --set)
+      [[ ${2-} =~ ^[a-z_.]+=. ]] || lab_die "--set takes NAME=VALUE"
+      LAB_SETTINGS+=("$2")
+      options+=("$1" "$2")
       shift 2
       ;;
     --dir) dir=${2:?--dir takes a folder}; shift 2 ;;
     --out) BENCH_OUT=${2:?--out takes a file}; shift 2 ;;
-    --keep) LAB_KEEP=yes; shift ;;
-    --stock) BENCH_STOCK=yes; shift ;;
+    --keep) LAB_KEEP=yes; options+=("$1"); shift ;;
+    --stock) BENCH_STOCK=yes; options+=("$1"); shift ;;
     -h | --help) usage; exit ;;
     all) figures=("${FIGURES[@]}"); shift ;;
     *)
@@ -73,8 +97,11 @@ BENCH_OUT=${BENCH_OUT:-$LAB_ROOT/results/bench-$(date +%Y%m%d-%H%M%S).jsonl}
 mkdir -p "$(dirname "$BENCH_OUT")"
 BENCH_OUT=$(realpath "$BENCH_OUT")
 
+bench_elsewhere "$dir" "${options[@]}" "${figures[@]}"
+
 lab_packages
-fc_need_packages fio
+fc_need_packages fio liburing-dev # without the latter the extension is built, but reads one page after the other
+BENCH_SERVER=$("$LAB_BIN/postgres" --version | awk '{ print "PostgreSQL", $3 }')
 for figure in "${figures[@]}"; do
   # shellcheck source=/dev/null
   . "$here/lib/$figure.sh"
@@ -86,4 +113,4 @@ for figure in "${figures[@]}"; do
   "figure_$figure"
   lab_remove
 done
-echo "recorded in $BENCH_OUT"
+echo "recorded in ${BENCH_OUT_OUTSIDE:-$BENCH_OUT}"

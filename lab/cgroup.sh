@@ -57,7 +57,7 @@ make_group() {
       cannot "$root does not let its memory controller be used (a container?)"
     echo "$root" >"$dir/cgroup.switched_on"
   fi
-  group=$root/pg_flashcache_lab.$$
+  group=$(mktemp -u "$root/pg_flashcache_lab.XXXXXXXX") # process ids repeat: the caller may be in a namespace
   # the note comes first: an interrupted `make` then leaves nothing that `drop` would not find
   echo "$group" >"$dir/cgroup"
   if ! mkdir "$group" 2>/dev/null || ! { echo "$bytes" >"$group/$limit"; } 2>/dev/null; then

@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
-# Sourced by demo.sh and bench/: private PostgreSQL 15 clusters on the lab's slow disk, and how to be rid of them.
+# Sourced by demo.sh and bench/: private PostgreSQL clusters on the lab's slow disk, and how to be rid of them. Their major
+# version is FC_PG_MAJOR, or 15; it has to be a package of Debian's shape.
 #
+#   lab_major MAJOR                another major version than FC_PG_MAJOR
 #   lab_place                      a folder for temporary files that is on a disk
 #   lab_check_place DIR NEED_MB    ends the script if that folder will not do
 #   lab_open PREFIX                makes the folder everything goes into; traps signals and the exit, see lab_remove
@@ -28,7 +30,6 @@ LAB_ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 # shellcheck source=SCRIPTDIR/../tools/packages.sh disable=SC1091
 . "$LAB_ROOT/tools/packages.sh"
 
-LAB_BIN=/usr/lib/postgresql/15/bin
 LAB_SPINDLES=4
 LAB_READ_US=4000
 LAB_WRITE_US=4000
@@ -41,8 +42,15 @@ LAB_KEEP=no
 LAB_JOB=''
 LAB_LIMIT='' # what the last lab_start with -m got: "300 MB (cgroup v1)", or "none"
 LAB_FLASH=()
+LAB_SETTINGS=() # of every server, beside those that lab_start is given; they win
 declare -A LAB_SERVER=() LAB_PORT=()
 PATH=$PATH:/usr/sbin:/sbin # losetup and friends are not in everybody's path on Debian
+
+lab_major() {
+  LAB_MAJOR=$1
+  LAB_BIN=/usr/lib/postgresql/$1/bin
+}
+lab_major "${FC_PG_MAJOR:-15}"
 
 lab_die() {
   echo "error: $*" >&2
@@ -58,7 +66,7 @@ lab_has_root() {
 lab_packages() {
   local -a more=()
   ! lab_has_root || more=(fuse3 libfuse3-dev pkg-config e2fsprogs mount)
-  fc_need_packages postgresql-15 postgresql-server-dev-15 make gcc libc6-dev "${more[@]}"
+  fc_need_packages "postgresql-$LAB_MAJOR" "postgresql-server-dev-$LAB_MAJOR" make gcc libc6-dev "${more[@]}"
 }
 
 # A flash file in memory would be charged to the server's own memory limit, and a disk there is none.
@@ -123,7 +131,7 @@ lab_remove() {
   local name
   if [ -n "$LAB_JOB" ]; then
     kill -TERM -- "-$LAB_JOB" 2>/dev/null
-    wait "$LAB_JOB" 2>/dev/null
+    lab_await_exit "$LAB_JOB" 30 || kill -KILL -- "-$LAB_JOB" 2>/dev/null
     LAB_JOB=''
   fi
   lab_model fast 2>/dev/null
@@ -266,7 +274,7 @@ lab_clone() {
 
 # The defaults make runs repeatable: no autovacuum, checkpoint or bgwriter in the middle of one, no JIT.
 lab_start() {
-  local name=$1 limit='' port pid i setting
+  local name=$1 limit='' port pid i setting # a setting that is named twice holds as it is named last
   shift
   if [ "${1-}" = -m ]; then
     limit=$2
@@ -280,7 +288,7 @@ lab_start() {
       "max_wal_size = '4GB'" "checkpoint_timeout = '1h'" "wal_level = minimal" "max_wal_senders = 0" \
       "autovacuum = off" "jit = off" "max_connections = 60" "huge_pages = off" "logging_collector = off" \
       "max_parallel_workers_per_gather = 0"
-    for setting; do echo "${setting%%=*} = ${setting#*=}"; done
+    for setting in "$@" "${LAB_SETTINGS[@]}"; do echo "${setting%%=*} = ${setting#*=}"; done
   } | fc_as_postgres tee "$LAB_FILES/$name/lab.conf" >/dev/null
   LAB_LIMIT=none
   if [ -n "$limit" ] && lab_has_root; then
@@ -326,11 +334,13 @@ lab_stop() {
     [ -z "$pid" ] || kill -s "$signal" "$pid" 2>/dev/null || break
     lab_await_exit "$pid" "$wait_s" && break
   done
-  wait "$job" 2>/dev/null || true
+  lab_await_exit "$job" 10 || true
   unset "LAB_SERVER[$name]"
   if [ -d "$LAB_DIR/cgroup.$name" ]; then fc_root bash "$LAB_ROOT/lab/cgroup.sh" drop "$LAB_DIR/cgroup.$name" || true; fi
 }
 
+# Not by wait: a signal can take the shell out of it just when it has learned of an end, and it forgets that. As the first
+# process of a namespace, whose children are also the processes that others left, it would then wait for ever.
 lab_await_exit() {
   local i
   for ((i = 0; i < $2 * 20; i++)); do

@@ -1,17 +1,19 @@
 #!/usr/bin/env bash
 # Sourced by bench.sh: what several figures need.
 
+bench_commit() { git -C "$LAB_ROOT" describe --always --dirty 2>/dev/null || echo unknown; }
+
 # The line that belongs in front of figures: what they were measured on.
 bench_conditions() {
   local commit
-  commit=$(git -C "$LAB_ROOT" describe --always --dirty 2>/dev/null) || commit=unknown
+  commit=${BENCH_COMMIT:-$(bench_commit)}
   bench_json "conditions=$1" "date=$(date -u +%Y-%m-%dT%H:%M:%SZ)" "commit=$commit" "kernel=$(uname -r)" "cpus=$(nproc)" \
     "cpu=$(awk -F': ' '/^model name/ { print $2; exit }' /proc/cpuinfo)" \
     "memory_mb=$(awk '/^MemTotal/ { printf "%d", $2 / 1024 }' /proc/meminfo)" \
-    "server=$("$LAB_BIN/postgres" --version | awk '{ print "PostgreSQL", $3 }')" \
+    "server=$BENCH_SERVER" "settings=${LAB_SETTINGS[*]}" \
     "load=$(cut -d' ' -f1 /proc/loadavg)" "folder=$(stat -f -c %T "$LAB_DIR")" >>"$BENCH_OUT"
   echo
-  echo "== $1 =="
+  echo "== $1, $BENCH_SERVER =="
 }
 
 bench_say() { printf '  [%3d:%02d] %s\n' $((SECONDS / 60)) $((SECONDS % 60)) "$*"; }
@@ -42,7 +44,6 @@ bench_start_flash() {
     shift 2
   fi
   fc_as_postgres rm -f "$LAB_DIR/flash/$name"
-  # a setting that is named twice holds as it is named last
   lab_start "$name" "${limit[@]}" "${LAB_FLASH[@]}" "$@"
   [ -n "$(lab_sql "$name" "$db" "SELECT to_regclass('pg_stat_flashcache')")" ] || lab_extension "$name" "$db"
   lab_wait_active "$name" "$db"

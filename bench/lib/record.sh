@@ -9,6 +9,7 @@
 
 BENCH_OUT=''    # JSON lines
 BENCH_VALUES='' # the same, "figure arm rep key value" a line
+BENCH_SERVER='' # of which server: "PostgreSQL 15.20"
 
 bench_json() {
   local pair value first=yes
@@ -29,7 +30,7 @@ bench_json() {
 bench_record() {
   local figure=$1 arm=$2 rep=$3 pair
   shift 3
-  bench_json "figure=$figure" "arm=$arm" "rep=$rep" "$@" >>"$BENCH_OUT"
+  bench_json "figure=$figure" "arm=$arm" "rep=$rep" "server=$BENCH_SERVER" "$@" >>"$BENCH_OUT"
   for pair; do echo "$figure $arm $rep ${pair%%=*} ${pair#*=}" >>"$BENCH_VALUES"; done
   printf '  %-14s %-16s run %s  %s\n' "$figure" "$arm" "$rep" "$*"
 }
@@ -74,7 +75,7 @@ bench_ratio() {
 
 bench_result() {
   local figure=$1 name=$2 value=${3:--} goal=$4 note=${5-}
-  bench_json "figure=$figure" "result=$name" "value=$value" "goal=$goal" "note=$note" >>"$BENCH_OUT"
+  bench_json "figure=$figure" "server=$BENCH_SERVER" "result=$name" "value=$value" "goal=$goal" "note=$note" >>"$BENCH_OUT"
   printf '%s: %s = %s (goal: %s)%s\n' "$figure" "$name" "$value" "$goal" "${note:+; $note}"
 }
 

@@ -13,7 +13,7 @@
 # hardly changes and both arms of the comparison run the same tests.
 #
 # The major is FC_PG_MAJOR, or 15. Of 16 and 19 no source package is to be had: the suites of the major before serve. They
-# expect other output here and there, in both arms of the comparison. PLACE is where test/server/debian.sh has made a folder with that server; without it the
+# expect other output here and there, in both arms of the comparison. PLACE is where tools/debian.sh has made a folder with that server; without it the
 # server is the machine's own.
 #
 # CACHE keeps one download for each installed version, so a second run needs no network.

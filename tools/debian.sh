@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# Sourced: PostgreSQL of another Debian suite, complete in a folder, with all that the tests need. Needs root.
+# Sourced by test.sh and bench/bench.sh: PostgreSQL of another Debian suite, complete in a folder, with whatever else they
+# need. Needs root.
 #
 #   fc_debian_make MAJOR PLACE PACKAGE...   makes PLACE/root with these packages and the server's, unless it is there
 #   fc_debian_run PLACE TREE BUILD TMP COMMAND...
-#                 runs COMMAND as root inside PLACE/root: TREE is /project (read-only), BUILD is /project/build, TMP is /tmp.
+#                 runs COMMAND as root inside PLACE/root: TREE is /project (read-only), BUILD is /project/build (TREE/build must
+#                 be there), TMP is /tmp.
 #                 In place of the shell that calls it, so call it in a subshell.
 #
 # The packages are unpacked, not installed: no maintainer script runs, so the few things that they would do are done here by
@@ -19,7 +21,7 @@
 declare -A fc_debian_suite=([17]=trixie [18]=sid [19]=experimental)
 declare -A fc_debian_seen=([17]=17.11-0+deb13u1 [18]=18.6-3 [19]=19~rc1-1)
 
-# What any root needs beside the packages of the tests.
+# What any root needs beside the packages that are asked for.
 fc_debian_base=(base-files base-passwd bash coreutils dash debianutils diffutils dpkg findutils grep gzip hostname libc-bin
   libc6-dev mawk mount passwd procps sed tar tzdata-legacy util-linux)
 
@@ -69,11 +71,11 @@ END
 # Can a root be used here? Says why not.
 fc_debian_can() {
   if [ "$(id -u)" -ne 0 ]; then
-    echo "PostgreSQL $1 is tested in a folder of its own (chroot): run this as root"
+    echo "PostgreSQL $1 runs in a folder of its own (chroot): run this as root"
     return 1
   fi
   if ! unshare --mount --pid --ipc --fork --kill-child --mount-proc true 2>/dev/null; then
-    echo "PostgreSQL $1 is tested in a folder of its own (chroot): this machine does not let root mount anything"
+    echo "PostgreSQL $1 runs in a folder of its own (chroot): this machine does not let root mount anything"
     return 1
   fi
 }
@@ -103,7 +105,7 @@ fc_debian_make() {
     (cd "$apt/cache/archives" && apt-get -c "$apt/apt.conf" -qq download "postgresql-server-dev-$major" libpq-dev); } \
     >"$log" 2>&1; then
     cat "$log" >&2
-    echo "PostgreSQL $major: postgresql-$major and what the tests need could not be had from Debian $suite at" \
+    echo "PostgreSQL $major: postgresql-$major and what goes with it could not be had from Debian $suite at" \
       "$(fc_debian_mirror) (last seen there: postgresql-$major ${fc_debian_seen[$major]})" >&2
     return 1
   fi
