@@ -19,6 +19,7 @@ OBJS = \
 	src/cache.o \
 	src/cache_ahead.o \
 	src/cache_fill.o \
+	src/checksum.o \
 	src/compat.o \
 	src/directory.o \
 	src/explain.o \

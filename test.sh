@@ -140,6 +140,7 @@ tree=$work/tree
 run=$work/run
 places=$work/places
 stage_group=
+guard_group=
 
 end_group() {
   if [ -n "$1" ]; then

@@ -444,7 +444,7 @@ is_good(const FcTag *tag, const FcSlotRef *ref, const char *page)
 {
 	if (!fc_directory_unchanged(ref))
 		return false;
-	if (unlikely(fc_page_crc(tag, page) != ref->crc))
+	if (unlikely(fc_page_checksum(tag, page) != ref->crc))
 	{
 		fc_count(FC_CHECKSUM_FAILURES);
 		fc_directory_retire(tag, fc_directory_hash(tag), ref);
@@ -460,6 +460,7 @@ fc_cache_read(const FcRun *run, char *const *pages)
 	FcSlotNo	slots[FC_MAX_RUN];
 	uint64		begin;
 	int			read;
+	int			ahead;
 	int			good;
 	FcIo		io;
 	FcTag		tag = run->tag;
@@ -478,10 +479,16 @@ fc_cache_read(const FcRun *run, char *const *pages)
 		slots[i] = run->ref[i].slot;
 	fc_failpoint(FC_FP_READ_LOOKED_UP);
 	begin = fc_now_ns();
-	if (run->n == 1 && fc_cache_ahead_take(&tag, &run->ref[0], pages[0], &io))
-		read = 1;
-	else
-		read = fc_store_read(slots, pages, run->n, &io);
+	if (run->in_stream)
+	{
+		FcTag		after = tag;
+
+		after.blk += run->n;
+		fc_cache_ahead_continue(&after);
+	}
+	read = ahead = fc_cache_ahead_take(&tag, run->ref, pages, run->n, &io);
+	if (read < run->n && io != FC_IO_BROKEN)
+		read += fc_store_read(&slots[read], &pages[read], run->n - read, &io);
 	fc_failpoint(FC_FP_READ_DONE);
 	if (unlikely(io == FC_IO_BROKEN))
 		fc_cache_device_broken();
@@ -498,9 +505,9 @@ fc_cache_read(const FcRun *run, char *const *pages)
 		fc_count_n(FC_HITS, good);
 		fc_count_n(FC_READ_BYTES, (uint64) good * BLCKSZ);
 		fc_count_n(FC_READ_NS, ns);
-		if (run->n == 1)
+		if (run->n == 1 && ahead == 0)
 			fc_policy_mean(&times.flash, ns);
-		else if (good >= FC_STREAM_LENGTH)
+		else if (ahead > 0 || good >= FC_STREAM_LENGTH)
 			fc_policy_mean(&times.flash_run, ns / good);
 		share_times();
 	}

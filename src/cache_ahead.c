@@ -3,10 +3,14 @@
  * cache_ahead.c
  *	  Pages read from flash before they are asked for.
  *
- * Where the server prefetches (bitmap heap scans and recovery up to 17, with
- * io_method = sync later), it names the pages a while before it reads them.
+ * Where the server prefetches (recovery, and bitmap heap scans up to 17; from
+ * 18 on scans only with io_method = sync), it names the pages a while before it reads them.
  * Those on flash are read into memory of this process meanwhile, several at
  * a time, where a read alone would have to wait for each.
+ *
+ * Of a stream of pages on flash nobody names any: the server counts on the
+ * kernel's reading ahead, which knows nothing of flash.  There the next pages
+ * are read while the server works on those that it has.
  *
  * A page read ahead is used only if, when it is asked for, R1 finds the same
  * slot with the same version as when it was begun.  The version is raised
@@ -28,22 +32,36 @@
 #include "stats.h"
 #include "store.h"
 
-/* Pages of one process; 256 kB, taken when it first prefetches. */
+/* Pages of one process; 256 kB, taken when it first reads ahead. */
 #define PLACES 32
+
+/* Pages of a stream that are read ahead; new ones when half of them are left. */
+#define WINDOW 16
+
+/* Pages of neighbouring slots, in neighbouring places. */
+typedef struct Request
+{
+	FcAhead		ahead;
+	int			places;			/* not left yet; the last is left when it has finished */
+	int			read;			/* of its pages; -1 as long as nobody has waited */
+} Request;
 
 typedef struct Place
 {
 	bool		used;
 	FcTag		tag;
 	FcSlotRef	ref;
-	FcAhead		ahead;
+	Request    *request;
+	int			index;			/* in the request */
 } Place;
 
+static Request requests[PLACES];
 static Place places[PLACES];
 static char *memory = NULL;		/* PLACES pages */
 static int	next = 0;			/* in order, so that the oldest is reused */
 static int	in_use = 0;
 static bool impossible = false;
+static FcTag continued;			/* where the last stream has been read ahead to */
 
 static char *
 page_of(const Place *p)
@@ -55,6 +73,7 @@ static void
 leave(Place *p)
 {
 	p->used = false;
+	p->request->places--;
 	in_use--;
 }
 
@@ -80,13 +99,9 @@ fc_cache_ahead_has(const FcTag *tag, const FcSlotRef *ref)
 	return find(tag, ref) != NULL;
 }
 
-void
-fc_cache_ahead_start(const FcTag *tag, const FcSlotRef *ref)
+static bool
+have_memory(void)
 {
-	Place	   *p = &places[next];
-
-	if (impossible || find(tag, ref) != NULL)
-		return;
 	if (memory == NULL)
 	{
 		/* not palloc: this is called within the storage manager */
@@ -95,42 +110,142 @@ fc_cache_ahead_start(const FcTag *tag, const FcSlotRef *ref)
 		{
 			memory = NULL;
 			impossible = true;
-			return;
 		}
 	}
-
-	/* named, but never asked for; while the device writes there it stays */
-	if (p->used)
-	{
-		if (!fc_store_ahead_done(&p->ahead))
-			return;
-		leave(p);
-	}
-	if (!fc_store_ahead_start(&p->ahead, ref->slot, page_of(p)))
-	{
-		impossible = true;
-		return;
-	}
-	p->tag = *tag;
-	p->ref = *ref;
-	p->used = true;
-	in_use++;
-	next = (next + 1) % PLACES;
-	fc_count(FC_PREFETCHES);
+	return memory != NULL;
 }
 
-bool
-fc_cache_ahead_take(const FcTag *tag, const FcSlotRef *ref, char *page, FcIo *io)
+/* How many places from `next` on, and not around the end, can be taken; at most n. */
+static int
+room(int n)
 {
-	Place	   *p = find(tag, ref);
-	bool		ok;
+	int			i = 0;
 
-	if (p == NULL)
-		return false;
-	ok = fc_store_ahead_finish(&p->ahead, io);
-	if (ok)
-		memcpy(page, page_of(p), BLCKSZ);
-	if (fc_store_ahead_done(&p->ahead))
-		leave(p);
-	return ok;
+	if (next == PLACES)
+		next = 0;
+	for (; i < n && next + i < PLACES; i++)
+	{
+		Place	   *p = &places[next + i];
+
+		/* named, but never asked for; while the device writes there it stays */
+		if (p->used)
+		{
+			if (!fc_store_ahead_done(&p->request->ahead))
+				break;
+			leave(p);
+		}
+	}
+	return i;
+}
+
+static Request *
+free_request(void)
+{
+	for (int i = 0; i < PLACES; i++)
+		if (requests[i].places == 0)
+			return &requests[i];
+	return NULL;				/* there are as many as places */
+}
+
+/* Starts to read n pages, blocks and slots in a row.  False if not all of them could be. */
+static bool
+start(FcTag tag, const FcSlotRef *ref, int n)
+{
+	while (n > 0)
+	{
+		int			now = room(n);
+		Request    *r = free_request();
+
+		if (now == 0 || r == NULL)
+			return false;
+		if (!fc_store_ahead_start(&r->ahead, ref->slot, page_of(&places[next]), now))
+		{
+			impossible = true;
+			return false;
+		}
+		r->read = -1;
+		r->places = now;
+		for (int i = 0; i < now; i++, tag.blk++, ref++)
+			places[next++] = (Place)
+			{
+				.used = true, .tag = tag, .ref = *ref, .request = r, .index = i,
+			};
+		in_use += now;
+		fc_count_n(FC_PREFETCHES, now);
+		n -= now;
+	}
+	return true;
+}
+
+void
+fc_cache_ahead_start(const FcTag *tag, const FcSlotRef *ref)
+{
+	if (!impossible && find(tag, ref) == NULL && have_memory())
+		(void) start(*tag, ref, 1);
+}
+
+void
+fc_cache_ahead_continue(const FcTag *tag)
+{
+	FcTag		t = *tag;
+	FcTag		begin;
+	FcSlotRef	ref[WINDOW];
+	int			n = 0;
+
+	if (impossible || !have_memory())
+		return;
+	if (continued.rel == tag->rel && continued.db == tag->db && continued.spc == tag->spc &&
+		continued.blk >= t.blk && continued.blk - t.blk <= 2 * WINDOW)
+	{
+		if (continued.blk - t.blk > WINDOW / 2)
+			return;
+		t.blk = continued.blk;
+	}
+	for (int i = 0; i < WINDOW; i++, t.blk++)
+	{
+		if (!fc_directory_lookup(&t, fc_directory_hash(&t), &ref[n]))
+			break;
+		if (n > 0 && ref[n].slot != ref[n - 1].slot + 1)
+		{
+			if (!start(begin, ref, n))
+				break;
+			ref[0] = ref[n];
+			n = 0;
+		}
+		if (n == 0)
+			begin = t;
+		n++;
+	}
+	if (n > 0)
+		(void) start(begin, ref, n);
+	continued = t;
+}
+
+int
+fc_cache_ahead_take(const FcTag *tag, const FcSlotRef *ref, char *const *pages, int n, FcIo *io)
+{
+	FcTag		t = *tag;
+	int			taken = 0;
+
+	*io = FC_IO_OK;
+	for (; taken < n; taken++, t.blk++)
+	{
+		Place	   *p = find(&t, &ref[taken]);
+		Request    *r;
+		bool		ok;
+
+		if (p == NULL)
+			break;
+		r = p->request;
+		if (r->read < 0)
+			r->read = fc_store_ahead_finish(&r->ahead, io);
+		ok = p->index < r->read;
+		if (ok)
+			memcpy(pages[taken], page_of(p), BLCKSZ);
+		if (fc_store_ahead_done(&r->ahead))
+			leave(p);
+		if (!ok)
+			break;
+	}
+	return taken;
 }

@@ -273,7 +273,7 @@ fc_cache_fill_flush(void)
 	if (nstaged == 0)
 		return;
 	for (int i = 0; i < nstaged; i++)
-		crc[i] = fc_page_crc(&staged[i].tag, pages[i]);
+		crc[i] = fc_page_checksum(&staged[i].tag, pages[i]);
 
 	nslots = fc_directory_reserve(nstaged, slots);	/* F4 */
 	fc_failpoint(FC_FP_FILL_RESERVED);

@@ -10,10 +10,10 @@
 #ifndef FC_CACHE_INTERNAL_H
 #define FC_CACHE_INTERNAL_H
 
+#include "checksum.h"
 #include "types.h"
 
 #include "port/atomics.h"
-#include "port/pg_crc32c.h"
 #include "storage/spin.h"
 
 /* Order of FcCacheShared.times_ns. */
@@ -48,11 +48,15 @@ extern void fc_cache_ahead_start(const FcTag *tag, const FcSlotRef *ref);
 /* Is or was it read ahead, and is that what the slot still holds? */
 extern bool fc_cache_ahead_has(const FcTag *tag, const FcSlotRef *ref);
 
+/* The stream goes on at tag: reads its next pages, as far as they are on flash. */
+extern void fc_cache_ahead_continue(const FcTag *tag);
+
 /*
- * Takes such a page: waits for it and copies it to `page`.  False: it must be read
- * now.  The copy is as good as one that is read now: R3 is still to come.
+ * Takes the first of n pages in a row that were read ahead: waits for them and
+ * copies them.  Returns how many; the others must be read now.  A copy is as
+ * good as a page that is read now: R3 is still to come.
  */
-extern bool fc_cache_ahead_take(const FcTag *tag, const FcSlotRef *ref, char *page, FcIo *io);
+extern int	fc_cache_ahead_take(const FcTag *tag, const FcSlotRef *ref, char *const *pages, int n, FcIo *io);
 
 /* ---- cache.c ---- */
 
@@ -62,17 +66,11 @@ extern void fc_cache_device_broken(void);
 /* Is a page that leaves the buffer pool worth writing, by what was measured? */
 extern bool fc_cache_worth_filling(void);
 
-/* Ties a page's content to its full tag: a page checksum covers the block number only. */
+/* Is this the page of that tag? */
 static inline uint32
-fc_page_crc(const FcTag *tag, const char *page)
+fc_page_checksum(const FcTag *tag, const char *page)
 {
-	pg_crc32c	crc;
-
-	INIT_CRC32C(crc);
-	COMP_CRC32C(crc, tag, sizeof(*tag));
-	COMP_CRC32C(crc, page, BLCKSZ);
-	FIN_CRC32C(crc);
-	return crc;
+	return fc_checksum(tag, sizeof(*tag), page, BLCKSZ);
 }
 
 #endif							/* FC_CACHE_INTERNAL_H */

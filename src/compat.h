@@ -50,9 +50,10 @@ extern uint32 fc_wait_events[FC_WAIT_COUNT];
 extern void fc_wait_events_init(void);
 
 /*
- * Direct I/O wants memory aligned to the device's block.  16 aligns the
- * buffer pool to 4 kB (PG_IO_ALIGN_SIZE); 15 only to a cache line, so there
- * a page is read into an aligned private buffer and copied.
+ * Direct I/O wants memory aligned as the device says (STATX_DIOALIGN), or to
+ * its block where it does not say.  16 aligns the buffer pool to 4 kB
+ * (PG_IO_ALIGN_SIZE); 15 only to a cache line, so there a page may have to be
+ * read into an aligned private buffer and copied: store.c.
  */
 #define FC_IO_ALIGN 4096
 

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * stats.h
- *	  Counters.  Any room may count; only sql_functions.c reads.
+ *	  Counters.  Any room may count; sql_functions.c, explain.c and stats_kind.c read.
  *
  * Each process adds to one of FC_STRIPES copies, chosen by its number, so
  * processes on the hit path seldom share a cache line.  Additions are atomic

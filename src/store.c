@@ -583,12 +583,12 @@ fc_store_read(const FcSlotNo *slots, char *const *pages, int n, FcIo *io)
 }
 
 bool
-fc_store_ahead_start(FcAhead *ahead, FcSlotNo slot, char *page)
+fc_store_ahead_start(FcAhead *ahead, FcSlotNo first, char *pages, int n)
 {
-	ahead->iov.iov_base = page;
-	ahead->iov.iov_len = BLCKSZ;
+	ahead->iov.iov_base = pages;
+	ahead->iov.iov_len = (size_t) n * BLCKSZ;
 	ahead->result = FC_NOT_READ;
-	return follow() && fc_uring_start(my_fd, &ahead->iov, fc_slot_offset(slot), &ahead->result);
+	return follow() && fc_uring_start(my_fd, &ahead->iov, fc_slot_offset(first), &ahead->result);
 }
 
 bool
@@ -599,17 +599,17 @@ fc_store_ahead_done(FcAhead *ahead)
 	return ahead->result != FC_IN_FLIGHT;
 }
 
-bool
+int
 fc_store_ahead_finish(FcAhead *ahead, FcIo *io)
 {
-	bool		ok;
+	int			got = 0;
 
-	pgstat_report_wait_start(FC_WAIT_SINGLE_BLOCK_READ);
-	ok = fc_uring_wait(&ahead->result) && ahead->result == BLCKSZ &&
-		!fc_failpoint(FC_FP_STORE_READ);
+	pgstat_report_wait_start(ahead->iov.iov_len > BLCKSZ ? FC_WAIT_MULTI_BLOCK_READ : FC_WAIT_SINGLE_BLOCK_READ);
+	if (fc_uring_wait(&ahead->result) && ahead->result > 0 && !fc_failpoint(FC_FP_STORE_READ))
+		got = ahead->result / BLCKSZ;
 	pgstat_report_wait_end();
-	*io = note_result(ok, &shared->read_failures, FC_READ_ERRORS);
-	return ok;
+	*io = note_result(got > 0, &shared->read_failures, FC_READ_ERRORS);
+	return got;
 }
 
 FcIo

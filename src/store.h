@@ -71,9 +71,9 @@ extern bool fc_store_direct_io(void);
 extern int	fc_store_read(const FcSlotNo *slots, char *const *pages, int n, FcIo *io);
 
 /*
- * Reading ahead: starts to read a slot into memory aligned to FC_IO_ALIGN,
- * and returns.  The FcAhead and the page stay where they are until
- * fc_store_ahead_done() says true, or fc_store_ahead_finish() was called.
+ * Reading ahead: starts to read `n` neighbouring slots into memory aligned to
+ * FC_IO_ALIGN, and returns.  The FcAhead and the pages stay where they are until
+ * fc_store_ahead_done() says true.
  */
 typedef struct FcAhead
 {
@@ -82,11 +82,14 @@ typedef struct FcAhead
 } FcAhead;
 
 /* False if there is no way to read ahead here. */
-extern bool fc_store_ahead_start(FcAhead *ahead, FcSlotNo slot, char *page);
+extern bool fc_store_ahead_start(FcAhead *ahead, FcSlotNo first, char *pages, int n);
 extern bool fc_store_ahead_done(FcAhead *ahead);
 
-/* Waits for it.  False if the page was not read; *io tells why. */
-extern bool fc_store_ahead_finish(FcAhead *ahead, FcIo *io);
+/*
+ * Waits for it, once.  Returns how many of the first pages were read; *io
+ * tells whether a failure stopped it.
+ */
+extern int	fc_store_ahead_finish(FcAhead *ahead, FcIo *io);
 
 /*
  * Writes `n` neighbouring slots, n <= FC_STORE_MAX_RUN, from pages that

@@ -312,7 +312,7 @@ fc_writer_run(FcSelfTest self_test)
 	int			idle = 0;
 
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
-	pqsignal(SIGTERM, die);
+	pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
 	BackgroundWorkerUnblockSignals();
 
 	on_shmem_exit(on_exit_writer, (Datum) 0);
@@ -330,6 +330,9 @@ fc_writer_run(FcSelfTest self_test)
 
 		ResetLatch(MyLatch);
 		CHECK_FOR_INTERRUPTS();
+		/* as background workers of the server do: no FATAL in the log */
+		if (ShutdownRequestPending)
+			proc_exit(1);
 		if (ConfigReloadPending)
 		{
 			ConfigReloadPending = false;

@@ -15,7 +15,7 @@
 #include "catalog/pg_tablespace_d.h"
 #include "shape.h"
 
-/* Order of the table; postgres-facts of each major are in src/README.md. */
+/* Order of the table; which major has which is below. */
 enum
 {
 	AT_INIT,

@@ -101,6 +101,7 @@ fc_smgr_startreadv(PgAioHandle *ioh, SMgrRelation reln, ForkNumber forknum,
 		(fd = endless_fd()) < 0)
 	{
 		mdstartreadv(ioh, reln, forknum, blk, pages, nblocks);
+		fc_cache_disk_read_started(nblocks);
 		return;
 	}
 	fc_cache_plan(&run, &tag, nblocks, fc_data_fd, reln);

@@ -29,6 +29,7 @@ ROOMS: dict[str, int] = {
     "pagecmp": 2,
     "stats": 2,
     "policy": 1,
+    "checksum": 1,
     "layout": 1,
     "failpoint": 1,
     "settings": 2,
@@ -47,7 +48,7 @@ RESERVED: dict[str, str] = {
 }
 
 # Rooms that also run outside the server: no server header at all.
-WITHOUT_SERVER = {"policy"}
+WITHOUT_SERVER = {"policy", "checksum"}
 
 # Where the server's version may be asked for: in rooms that live with the server's internals, and in files that are
 # about something that only some versions have.

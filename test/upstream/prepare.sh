@@ -38,8 +38,15 @@ cp "$tests/build/regress.so" "$regress/"
 for module in refint autoinc; do
   ln -sf "$(pg_config --pkglibdir)/$module.so" "$regress/$module.so"
 done
-# To 16 a test that may fail now and then is unknown, and that one test is of no interest to a cache.
+# To 16 a test that may fail now and then is unknown, and that one test is of no interest to a cache. A table that can no
+# longer be made a view prints its numbers, which depend on what the tests beside it do.
 if [ "${FC_PG_MAJOR:-15}" = 16 ]; then
   sed -i -e '/^ignore: random$/d' -e '/^test:/s/ random\>//' "$regress/parallel_schedule"
+  sed -i 's/^select reltoastrelid, relkind, relfrozenxid$/select relkind/' "$regress/sql/rules.sql"
+fi
+# The stock 19rc1 does not finish a query of join_hash of 18 in half an hour with shared_buffers of 1 MB, and shows OIDs and
+# positions in the WAL where 18 did not.
+if [ "${FC_PG_MAJOR:-15}" = 19 ]; then
+  sed -i -e '/^test:/s/ \(join_hash\|stats_import\|sequence\)\>//' "$regress/parallel_schedule"
 fi
 touch "$tests/ready"

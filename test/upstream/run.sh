@@ -2,7 +2,7 @@
 # Runs PostgreSQL's own suite against a server with the cache, and against the stock server, and compares.
 #
 # usage: run.sh SUITE TESTS DIR [ARM...]
-#   SUITE   core (217 regression tests) or isolation (117 specs)
+#   SUITE   core (regression tests) or isolation (specs)
 #   TESTS   upstream's unpacked tests made ready by prepare.sh; must be writable
 #   DIR     an empty directory for clusters and results, on a short path (a socket lives in it)
 #   ARM     SLOTS, a size of the cache, or SLOTS/plain; default 64, 4096 and, for core, 4096/plain

@@ -1,6 +1,6 @@
 # What a user gets to see: wait events, a session's own reads, counters over restarts, EXPLAIN.
 #
-# Each version offers what the server has room for (docs/views.md, "Seeing it: what each version offers"). What a version
+# Each version offers what the server has room for (docs/views.md, "What each version offers"). What a version
 # has not is tested too, where there is something to see: the generic wait event, counters that start at zero.
 
 use strict;
