@@ -15,7 +15,7 @@ FLASHSCAN_DEPTH=16     # effective_io_concurrency: PostgreSQL 18's default, so t
 
 figure_flashscan() {
   local reps rep layout arm request combine
-  local -a order arms=(seq bitmap fio_seq)
+  local -a order arms=(seq bitmap fio_seq fio_ahead)
   reps=$(bench_reps 5)
   [ "$BENCH_STOCK" = no ] || { bench_say "there is no arm without the extension"; return 0; }
   lab_disk 3500
@@ -53,7 +53,8 @@ X
           seq | bitmap) flashscan_from_flash "$layout" "$arm" "$rep" ;;
           fio_seq) flashscan_fio "$layout" "$arm" "$rep" "$combine" 1 ;;
           fio_bitmap) flashscan_fio "$layout" "$arm" "$rep" "$request" "$FLASHSCAN_DEPTH" ;;
-          # for information: what the device has for those who ask for more at once
+          # for information: the requests that the cache makes where it reads a stream ahead; what the device has for those who ask for more at once
+          fio_ahead) flashscan_fio "$layout" "$arm" "$rep" 64 2 ;;
           fio_deep) flashscan_fio "$layout" "$arm" "$rep" "$combine" "$FLASHSCAN_DEPTH" ;;
         esac
       done
@@ -74,6 +75,7 @@ X
       flashscan_result "$layout" bitmap fio_bitmap "$request kB, depth $FLASHSCAN_DEPTH"
     fi
   done
+  bench_ratio_result flashscan "ordered: seq scan / fio 64 kB, depth 2" "none" mb_per_s ordered.seq ordered.fio_ahead
   [ "$combine" -eq 8 ] || bench_ratio_result flashscan "scattered: seq scan / fio 8 kB at random, depth $((combine / 8))" "none" mb_per_s scattered.seq scattered.fio_pages
 }
 
