@@ -1,0 +1,251 @@
+"""The command line: arguments, output, exit status. What the commands do is elsewhere."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import tempfile
+from pathlib import Path
+from types import FrameType
+from typing import Annotated, Any, NoReturn
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from pgflash import __version__
+from pgflash.errors import EXIT_BROKE_OFF, EXIT_SLOWER, Interrupted, MachineError, PgflashError, ScenarioError, StudyError
+from pgflash.pilot import scenario as scenarios
+from pgflash.pilot.progress import JsonReporter, Reporter, TerminalReporter
+from pgflash.pilot.store import RUNS, open_study
+from pgflash.system import in_memory
+
+app = typer.Typer(
+    no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help="The command line tool of pg_flashcache."
+)
+pilot = typer.Typer(no_args_is_help=True, help="The pilot study: will flash help, how much of it, and used how?")
+app.add_typer(pilot, name="pilot")
+
+STUDIES = Path("pgflash-studies")
+errors = Console(stderr=True, highlight=False)
+
+JsonOption = Annotated[bool, typer.Option("--json", help="JSON on standard output, errors included.")]
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"pgflash {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _top(version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="The version.")] = False) -> None:
+    """The command line tool of pg_flashcache."""
+
+
+@pilot.command("run")
+def run_command(
+    scenario: Annotated[list[str], typer.Argument(help="Files NAME.toml, or names of shipped scenarios (pgflash pilot list).")],
+    study: Annotated[Path | None, typer.Option(help="Folder of the results; an interrupted study there goes on.")] = None,
+    dir: Annotated[
+        Path | None, typer.Option(help="Folder for clusters and modelled disks, on a disk. Default: TMPDIR, or /var/tmp.")
+    ] = None,
+    check: Annotated[bool, typer.Option("--check", help="Only check scenarios and machine.")] = False,
+    report: Annotated[bool, typer.Option(help="Write the report at the end.")] = True,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave clusters and disks behind, for looking at them.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+    json_: JsonOption = False,
+) -> None:
+    """Runs a study, or what is missing of it. Own clusters on modelled storage need root."""
+    from pgflash.pilot.runner import Runner
+
+    chosen = load_all(scenario)
+    folder = study or STUDIES / "+".join(Path(name).stem for name in scenario)
+    base = (dir or _place()).resolve()
+    reporter: Reporter = JsonReporter() if json_ else TerminalReporter(quiet)
+    runner = Runner(chosen, folder, base, reporter, keep)
+    if check:
+        runner.check()
+        _out(json_, {"scenarios": [scenarios.as_json(item) for item in chosen]}, "scenarios and machine are fine")
+        return
+    try:
+        outcome = runner.run()
+    except KeyboardInterrupt as error:
+        raise Interrupted("interrupted", "what was measured is kept; the same command goes on from there") from error
+    written = _write_report([folder], folder) if report and open_study(folder).runs else {}
+    _out(
+        json_,
+        {"event": "end", "study": str(folder), "done": outcome.done, "there_already": outcome.skipped, "failed": outcome.failed, **written},
+        f"{folder}: {outcome.done} runs done, {outcome.skipped} there already"
+        + "".join(f"\n{name}: {path}" for name, path in written.items()),
+    )
+    if outcome.failed:
+        for line in outcome.failed:
+            errors.print(f"failed: {line}", markup=False, style="red")
+        raise typer.Exit(EXIT_BROKE_OFF)
+
+
+@pilot.command("list")
+def list_command(
+    folder: Annotated[Path, typer.Argument(help="Where studies are.")] = STUDIES,
+    json_: JsonOption = False,
+) -> None:
+    """The scenarios that come with pgflash, and the studies in a folder."""
+    shipped = [scenarios.as_json(scenarios.load_scenario(name)) for name in scenarios.shipped()]
+    studies = [_study_row(path.parent) for path in sorted(folder.glob(f"*/{RUNS}"))] if folder.is_dir() else []
+    if json_:
+        print(json.dumps({"scenarios": shipped, "studies": studies}, indent=2, ensure_ascii=False))
+        return
+    table = Table("scenario", "what it asks", "load", "runs of", "root", title="Shipped scenarios", title_justify="left")
+    for item in shipped:
+        runs = f"{len(item['variants'])} x {len(item['clients'])} x {item['repetitions']} x {item['duration_s']} s"
+        table.add_row(item["name"], item["title"], item["load"], runs, "yes" if item["needs_root"] else "no")
+    console = Console(width=None if sys.stdout.isatty() else 140)
+    console.print(table)
+    console.print(f"complete: {', '.join(scenarios.COMPLETE)}, in one study", markup=False, soft_wrap=True)
+    if not studies:
+        console.print(f"no studies in {folder}", markup=False)
+        return
+    table = Table("study", "scenarios", "runs", "failed", "last", title=f"Studies in {folder}", title_justify="left")
+    for row in studies:
+        table.add_row(
+            row["study"], ", ".join(row.get("scenarios", [])), row.get("state", ""), str(row.get("failed", "")), row.get("last", "")
+        )
+    console.print(table)
+
+
+def _study_row(folder: Path) -> dict[str, Any]:
+    try:
+        study = open_study(folder)
+    except StudyError as error:
+        return {"study": str(folder), "state": "cannot be read", "error": error.message}
+    wanted = sum(len(item.variants) * len(item.load.clients) * item.repetitions for item in study.scenarios.values())
+    last = study.lines[-1]["at"] if study.lines else ""
+    return {
+        "study": str(folder), "scenarios": list(study.scenarios), "runs": len(study.runs), "runs_wanted": wanted,
+        "state": f"{len(study.runs)} of {wanted}", "failed": len(study.of("failed")), "last": last, "report": (folder / "report.html").exists(),
+    }  # fmt: skip
+
+
+@pilot.command("report")
+def report_command(
+    study: Annotated[list[Path], typer.Argument(help="One or more folders of studies.")],
+    out: Annotated[Path | None, typer.Option(help="Folder of the report. Default: that of the first study.")] = None,
+    json_: JsonOption = False,
+) -> None:
+    """Writes report.html and report.md from what studies have measured so far."""
+    written = _write_report(study, out or study[0])
+    _out(json_, written, "\n".join(f"{name}: {path}" for name, path in written.items()))
+
+
+def _write_report(folders: list[Path], out: Path) -> dict[str, str]:
+    from pgflash.pilot.report import write
+
+    studies = [open_study(folder) for folder in folders]
+    if not any(study.runs for study in studies):
+        raise StudyError("nothing has been measured yet: " + ", ".join(map(str, folders)))
+    return {name: str(path) for name, path in write(studies, out).items()}
+
+
+@pilot.command("compare")
+def compare_command(
+    a: Annotated[Path, typer.Argument(help="Folder of a study.")],
+    b: Annotated[Path, typer.Argument(help="Folder of another, or of the same.")],
+    fail_if_slower: Annotated[
+        float | None,
+        typer.Option(min=0, help="Exit status 6 if B is slower by more than this many percent, beyond what repetitions scatter."),
+    ] = None,
+    json_: JsonOption = False,
+) -> None:
+    """B against A: every variant that both have measured, medians over the repetitions and how sure the difference is."""
+    from pgflash.pilot.compare import compare, show
+
+    result = compare(open_study(a), open_study(b))
+    if not result.rows:
+        raise StudyError(f"{a} and {b} have no variant in common")
+    if json_:
+        print(json.dumps(result.as_json(), indent=2, ensure_ascii=False))
+    else:
+        show(result)
+    slower = result.slower_than(fail_if_slower) if fail_if_slower is not None else []
+    if slower:
+        for row in slower:
+            errors.print(
+                f"slower: {row.scenario}, {row.variant}, {row.clients} clients: {row.ratio:.3g} of A's latency", markup=False, style="red"
+            )
+        raise typer.Exit(EXIT_SLOWER)
+
+
+# --- helpers ------------------------------------------------------------------------------------------------
+
+
+def load_all(names: list[str]) -> list[scenarios.Scenario]:
+    """All of them, or one error with the faults of all."""
+    loaded: list[scenarios.Scenario] = []
+    faults: list[str] = []
+    for name in scenarios.expanded(names):
+        try:
+            loaded.append(scenarios.load_scenario(name))
+        except ScenarioError as error:
+            if len(names) == 1 and names[0] != "complete":
+                raise
+            faults += [f"{error.where}: {fault}" for fault in error.faults]
+    twice = sorted({item.name for item in loaded if sum(other.name == item.name for other in loaded) > 1})
+    faults += [f"{name}: is given twice; allowed: scenarios with names of their own" for name in twice]
+    if faults:
+        raise ScenarioError("scenario" if len(names) == 1 else "scenarios", faults)
+    return loaded
+
+
+def _place() -> Path:
+    place = Path(os.environ.get("TMPDIR") or tempfile.gettempdir())
+    if not place.is_dir() or in_memory(place):
+        place = Path("/var/tmp")
+    if not place.is_dir():
+        raise MachineError("there is neither TMPDIR nor /var/tmp", "name a folder with --dir")
+    return place
+
+
+def _out(as_json: bool, values: dict[str, Any], text: str) -> None:
+    if as_json:
+        print(json.dumps(values, ensure_ascii=False))
+    elif text:
+        print(text)
+
+
+def _interrupt(_sign: int, _frame: FrameType | None) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def main() -> NoReturn:
+    """Runs the command; errors of ours become a message and their exit status."""
+    for sign in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(sign, _interrupt)
+    as_json = "--json" in sys.argv[1:]
+    try:
+        app(prog_name="pgflash", standalone_mode=True)
+        status = 0
+    except PgflashError as error:
+        _tell(error, as_json)
+        status = error.exit_code
+    sys.exit(status)
+
+
+def _tell(error: PgflashError, as_json: bool) -> None:
+    if as_json:
+        values: dict[str, Any] = {
+            "event": "error",
+            "kind": error.kind,
+            "message": error.message,
+            "hint": error.hint,
+            "exit": error.exit_code,
+        }
+        if isinstance(error, ScenarioError):
+            values["faults"] = error.faults
+        print(json.dumps(values, ensure_ascii=False))
+        return
+    errors.print(f"error: {error.message}", markup=False, style="red", soft_wrap=True)
+    if error.hint:
+        errors.print(f"hint: {error.hint}", markup=False, soft_wrap=True)

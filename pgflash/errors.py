@@ -1,0 +1,70 @@
+"""What goes wrong, and the exit status each kind ends the command with. docs/pilot.md has the table."""
+
+from __future__ import annotations
+
+EXIT_OK = 0
+EXIT_BUG = 1
+EXIT_WRONG = 2
+EXIT_MACHINE = 3
+EXIT_BROKE_OFF = 4
+EXIT_STUDY = 5
+EXIT_SLOWER = 6
+EXIT_INTERRUPTED = 130
+
+
+class PgflashError(Exception):
+    """A message for the user; never a traceback."""
+
+    exit_code = EXIT_BUG
+    kind = "error"
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class ScenarioError(PgflashError):
+    """The scenario is wrong: every fault at once, each naming its key and what is allowed there."""
+
+    exit_code = EXIT_WRONG
+    kind = "scenario"
+
+    def __init__(self, where: str, faults: list[str]) -> None:
+        self.where = where
+        self.faults = faults
+        super().__init__("\n".join(f"{where}: {fault}" for fault in faults))
+
+
+class MachineError(PgflashError):
+    """This machine cannot do what the scenario asks for: no root, no driver, no such server, too little space."""
+
+    exit_code = EXIT_MACHINE
+    kind = "machine"
+
+
+class BrokeOff(PgflashError):
+    """Something failed while measuring; what had been measured is kept."""
+
+    exit_code = EXIT_BROKE_OFF
+    kind = "broke-off"
+
+
+class DiskFull(BrokeOff):
+    """No space left: going on with the next arm would only fail again."""
+
+    kind = "disk-full"
+
+
+class Interrupted(PgflashError):
+    """By Ctrl-C or a signal."""
+
+    exit_code = EXIT_INTERRUPTED
+    kind = "interrupted"
+
+
+class StudyError(PgflashError):
+    """A study's folder is not what the command needs: none, empty, of another scenario, in use."""
+
+    exit_code = EXIT_STUDY
+    kind = "study"

@@ -1,0 +1,1 @@
+"""The pilot study: scenario -> runs (JSON lines) -> report."""

@@ -1,0 +1,280 @@
+"""An existing cluster, by its DSN. Nothing is changed but what server.allow names, and that is put back at the end.
+
+database      a database of its own for the load's data, dropped at the end
+write         loads that write
+settings      ALTER SYSTEM and a reload; reset to what was there
+restart       server.restart_command, where a setting needs it
+objects       tables and indexes move to server.tablespace, and back
+drop-caches   the kernel forgets its page cache before an arm starts (root, on the server's own machine)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import shlex
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict
+
+from pgflash.errors import BrokeOff, MachineError, PgflashError
+from pgflash.pilot import db
+from pgflash.pilot.loads import Driver
+from pgflash.pilot.scenario import Scenario, Variant
+from pgflash.pilot.target import ENVIRONMENT, Place, Started
+from pgflash.system import Device, device_of, is_root, run
+from pgflash.units import MB
+
+RANKING_S = 20
+
+
+class ExistingTarget:
+    def __init__(self, scenario: Scenario, driver: Driver, work: Path) -> None:
+        self.scenario = scenario
+        self.driver = driver
+        self.allow = set(scenario.server.allow)
+        self.database_bytes = 0
+        self.log_folder = work
+        self.scratch = work
+        self.made_database = ""
+        self.before: dict[str, str | None] = {}  # settings in postgresql.auto.conf as they were; None: not there
+        self.moved_back: list[tuple[str, str, str]] = []  # kind, name, tablespace
+        self.peer = db.connect(scenario.server.dsn)  # fails now rather than later
+        with self.peer:
+            info = self.peer.info
+            given = conninfo_to_dict(scenario.server.dsn)
+            more = tuple((name, text) for name, text in info.get_parameters().items() if name in ENVIRONMENT and name != "password")
+            password = info.password or str(given.get("password") or "")
+            self.place = Place(info.host, info.port, info.user, info.dbname, password, ssl=self.peer.pgconn.ssl_in_use, more=more)
+            self.buffers = int(db.value(self.peer, "SELECT setting::bigint * 8192 FROM pg_settings WHERE name = 'shared_buffers'"))
+
+    def _connect(self) -> db.Connection:
+        return db.connect(self.scenario.server.dsn, dbname=self.place.database)
+
+    def prepare(self) -> None:
+        if "database" in self.allow and (self.scenario.load.kind != "script" or self.scenario.load.setup):
+            name = f"pgflash_pilot_{secrets.token_hex(4)}"
+            with db.connect(self.scenario.server.dsn) as connection:
+                db.execute(connection, sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+            self.made_database = name
+            self.place = replace(self.place, database=name)
+            self.driver.prepare(self.place, self.scratch)
+            with self._connect() as connection:
+                db.rows(connection, "VACUUM ANALYZE")
+        with self._connect() as connection:
+            self.database_bytes = int(db.value(connection, "SELECT pg_database_size(current_database())"))
+            if any(variant.cache for variant in self.scenario.variants) and not self._has_cache(connection):
+                raise MachineError(
+                    "the server does not have pg_flashcache loaded, or the view pg_stat_flashcache cannot be seen",
+                    "install it there: shared_preload_libraries, pg_flashcache.file, a restart, CREATE EXTENSION",
+                )
+
+    def _has_cache(self, connection: db.Connection) -> bool:
+        loaded = db.value(connection, "SELECT current_setting('pg_flashcache.size', true)")
+        if loaded is None:
+            return False
+        if not db.cache_view(connection) and self.made_database:
+            db.rows(connection, "CREATE EXTENSION pg_flashcache")
+        return bool(db.cache_view(connection))
+
+    # --- settings ---
+
+    def _wanted(self, variant: Variant) -> dict[str, str]:
+        """What the variant needs set; nothing where it takes the server as it is."""
+        wanted = dict(variant.arm.settings)
+        if any(other.cache for other in self.scenario.variants):
+            size = max(1, variant.cache.of(self.database_bytes) // MB) if variant.cache is not None else 0
+            wanted["pg_flashcache.size"] = f"{size}MB"
+        if variant.arm.extra_memory is not None:
+            wanted["shared_buffers"] = f"{self.buffers // MB + variant.arm.extra_memory.of(self.database_bytes) // MB}MB"
+        return wanted
+
+    def _apply(self, wanted: dict[str, str]) -> None:
+        """Sets what is wanted, puts back what an earlier variant had set, and reloads or restarts if that changed anything."""
+        with self._connect() as connection:
+            changed = self._alter(connection, wanted)
+            if not changed:
+                return
+            if "settings" not in self.allow:
+                raise BrokeOff("settings would have to be changed, which server.allow does not name")
+            restart = db.value(connection, "SELECT count(*) FROM pg_settings WHERE context = 'postmaster' AND name = ANY(%s)", changed)
+            if not restart:
+                self._reload(connection)
+        if restart:
+            self._restart()
+
+    def _reload(self, connection: db.Connection) -> None:
+        """Sessions that begin when it is back have the new values."""
+        before = db.value(connection, "SELECT pg_conf_load_time()")
+        db.rows(connection, "SELECT pg_reload_conf()")
+        for _ in range(300):
+            with self._connect() as fresh:
+                if db.value(fresh, "SELECT pg_conf_load_time()") != before:
+                    return
+            time.sleep(0.1)
+        raise BrokeOff("the server did not read its configuration again within 30 s")
+
+    def _alter(self, connection: db.Connection, wanted: dict[str, str]) -> list[str]:
+        """Names of what it had to change."""
+        changed: list[str] = []
+        for name in {*self.before, *wanted}:
+            if name not in self.before:
+                self.before[name] = self._in_auto_conf(connection, name)
+            now = self._in_auto_conf(connection, name)
+            goal = wanted.get(name, self.before[name])
+            if now == goal:
+                continue
+            identifier = sql.SQL(".").join(sql.Identifier(part) for part in name.split("."))
+            if goal is None:
+                db.execute(connection, sql.SQL("ALTER SYSTEM RESET {}").format(identifier))
+            else:
+                db.execute(connection, sql.SQL("ALTER SYSTEM SET {} = {}").format(identifier, sql.Literal(goal)))
+            changed.append(name)
+        return changed
+
+    @staticmethod
+    def _in_auto_conf(connection: db.Connection, name: str) -> str | None:
+        found = db.value(
+            connection, "SELECT setting FROM pg_file_settings WHERE sourcefile LIKE '%%/postgresql.auto.conf' AND name = %s", name
+        )
+        return str(found) if found is not None else None
+
+    def _restart(self) -> None:
+        if "restart" not in self.allow:
+            raise BrokeOff("the server would have to be restarted, which server.allow does not name")
+        with self._connect() as connection:
+            since = db.value(connection, "SELECT pg_postmaster_start_time()")
+        run(shlex.split(self.scenario.server.restart_command), what="server.restart_command")
+        for _ in range(600):
+            with contextlib.suppress(BrokeOff, psycopg.Error), self._connect() as connection:
+                if db.value(connection, "SELECT pg_postmaster_start_time()") != since:
+                    return
+            time.sleep(0.2)
+        raise BrokeOff("server.restart_command came back, and the server did not start anew within two minutes")
+
+    # --- a variant ---
+
+    def start(self, variant: Variant) -> Started:
+        wanted = self._wanted(variant)
+        if wanted or self.before:
+            self._apply(wanted)
+        if "drop-caches" in self.allow and is_root():
+            Path("/proc/sys/vm/drop_caches").write_text("1")
+        with self._connect() as connection:
+            if variant.cache is not None:
+                self._await_cache(connection)
+            conditions = self._conditions(connection, variant)
+        return Started(self.place, conditions)
+
+    def _await_cache(self, connection: db.Connection) -> None:
+        row: dict[str, Any] = {}
+        for _ in range(600):
+            row = db.cache_row(connection)
+            if row.get("state") == "active":
+                return
+            if row.get("state") != "starting":
+                break
+            time.sleep(0.1)
+        raise BrokeOff(f"the cache is not active: {row.get('state')}, {row.get('reason')}")
+
+    def _conditions(self, connection: db.Connection, variant: Variant) -> dict[str, Any]:
+        version = str(db.value(connection, "SHOW server_version")).split()[0]
+        buffers = int(db.value(connection, "SELECT setting::bigint * 8192 FROM pg_settings WHERE name = 'shared_buffers'"))
+        row = db.cache_row(connection)
+        return {
+            "server": f"PostgreSQL {version}, an existing cluster",
+            "database_mb": self.database_bytes // MB,
+            "shared_buffers_mb": buffers // MB,
+            "memory_limit": "none: the server as it is",
+            "flash_mb": int(row.get("slots") or 0) * 8192 // MB if row.get("state") == "active" else 0,
+            "data_on": "disk",
+            "moved": variant.arm.moved,
+            "disk": "the server's own",
+            "flash": "the server's own",
+        }
+
+    def rank(self, variant: Variant, started: Started) -> Started:
+        with self._connect() as connection:
+            before = {item["name"]: item["reads"] for item in db.hottest_objects(connection, 1_000_000)}
+        if variant.arm.moved == "hottest":
+            self.driver.run(self.place, max(self.scenario.load.clients), RANKING_S, self.scratch, measured=False)
+        with self._connect() as connection:
+            time.sleep(1)  # a session's counts arrive up to a second after it has ended
+            if variant.arm.moved == "hottest":
+                ranked = db.hottest_objects(connection, 1_000_000)
+                for item in ranked:
+                    item["reads"] -= before.get(item["name"], 0)
+                objects = sorted((item for item in ranked if item["reads"] > 0), key=lambda item: -item["reads"])[: variant.arm.hottest]
+            else:
+                objects = db.user_indexes(connection)
+            moved = 0
+            for item in objects:
+                self.moved_back.append((item["kind"], item["name"], db.tablespace_of(connection, item["name"])))
+                db.move(connection, item["kind"], item["name"], self.scenario.server.tablespace)
+                moved += int(db.value(connection, "SELECT pg_relation_size(%s::regclass)", item["name"]))
+        started.conditions["moved_objects"] = [f"{item['kind'].lower()} {item['name']}" for item in objects]
+        started.conditions["moved_mb"] = moved // MB
+        return started
+
+    def slow(self) -> None:
+        """Real storage has one speed."""
+
+    def warm_speed(self) -> None:
+        """Real storage has one speed."""
+
+    def devices(self) -> dict[str, Device]:
+        """That of the data directory, where the server runs on this machine and says where it is."""
+        with contextlib.suppress(PgflashError, OSError), self._connect() as connection:
+            if self.place.host.startswith("/") or self.place.host in ("localhost", "127.0.0.1", "::1"):
+                device = device_of(Path(str(db.value(connection, "SHOW data_directory"))))
+                return {"disk": device} if device is not None else {}
+        return {}
+
+    def memory_peak_mb(self) -> int | None:
+        return None
+
+    # --- the end ---
+
+    def stop(self) -> None:
+        if not self.moved_back:
+            return
+        with self._connect() as connection:
+            while self.moved_back:
+                kind, name, tablespace = self.moved_back[-1]
+                db.move(connection, kind, name, tablespace)
+                self.moved_back.pop()
+
+    def close(self) -> None:
+        """Everything as it was found. A step that fails is told, and does not keep the others from being done."""
+        faults = []
+        for step in (self.stop, self._put_settings_back, self._drop_database):
+            try:
+                step()
+            except (PgflashError, OSError) as error:
+                faults.append(str(error))
+        if faults:
+            raise BrokeOff("the server could not be put back as it was:\n" + "\n".join(faults), self._by_hand())
+
+    def _put_settings_back(self) -> None:
+        if self.before:
+            self._apply({})
+            self.before.clear()
+
+    def _drop_database(self) -> None:
+        name, self.made_database = self.made_database, ""
+        if name:
+            with db.connect(self.scenario.server.dsn) as connection:
+                db.execute(connection, sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
+
+    def _by_hand(self) -> str:
+        steps = [f"ALTER {kind} {name} SET TABLESPACE {space or 'pg_default'}" for kind, name, space in self.moved_back]
+        steps += [
+            f"ALTER SYSTEM RESET {name}" if text is None else f"ALTER SYSTEM SET {name} = '{text}'" for name, text in self.before.items()
+        ]
+        steps += [f"DROP DATABASE {self.made_database}"] if self.made_database else []
+        return "by hand: " + "; ".join(steps) if steps else ""

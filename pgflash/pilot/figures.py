@@ -1,0 +1,86 @@
+"""Numbers out of a study's lines: medians over repetitions, with the least and the greatest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Of the repetitions of one measurement."""
+
+    median: float
+    least: float
+    greatest: float
+    count: int
+
+    def overlaps(self, other: Spread) -> bool:
+        return self.least <= other.greatest and other.least <= self.greatest
+
+
+def spread(values: Iterable[float | None]) -> Spread | None:
+    kept = [value for value in values if value is not None]
+    return Spread(median(kept), min(kept), max(kept), len(kept)) if kept else None
+
+
+@dataclass
+class Point:
+    """All repetitions of a variant with a number of clients."""
+
+    scenario: str
+    variant: str
+    clients: int
+    arm: dict[str, Any]
+    conditions: dict[str, Any]
+    runs: list[dict[str, Any]] = field(default_factory=list)
+
+    def value(self, pick: Callable[[dict[str, Any]], float | None]) -> Spread | None:
+        return spread(pick(run) for run in self.runs)
+
+    def named(self, name: str) -> Spread | None:
+        return self.value(lambda run: run.get(name))
+
+    @property
+    def average_ms(self) -> Spread:
+        found = self.named("average_ms")
+        assert found is not None  # every run has one
+        return found
+
+    @property
+    def tps(self) -> Spread:
+        found = self.named("tps")
+        assert found is not None
+        return found
+
+    def percentile(self, name: str) -> Spread | None:
+        return self.value(lambda run: run.get("percentiles", {}).get(name))
+
+    def device(self, device: str, name: str) -> Spread | None:
+        return self.value(lambda run: run.get("devices", {}).get(device, {}).get(name))
+
+    def rate(self, counter: str) -> Spread | None:
+        """Of a counter, a second."""
+
+        def pick(run: dict[str, Any]) -> float | None:
+            count = run.get("counters", {}).get(counter)
+            return None if count is None else float(count) / float(run["elapsed_s"])
+
+        return self.value(pick)
+
+    @property
+    def cache_mb(self) -> int:
+        return int(self.conditions.get("flash_mb") or 0)
+
+
+def points(runs: Iterable[dict[str, Any]]) -> list[Point]:
+    """In the order in which they were first measured."""
+    found: dict[tuple[str, str, int], Point] = {}
+    for run in runs:
+        key = (run["scenario"], run["variant"], int(run["clients"]))
+        if key not in found:
+            found[key] = Point(*key, arm=run["arm"], conditions=run["conditions"])
+        found[key].runs.append(run)
+    return list(found.values())

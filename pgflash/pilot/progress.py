@@ -1,0 +1,98 @@
+"""What a study tells while it runs: for people on a terminal, for people in a log, for programs."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import Any, Protocol
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
+
+from pgflash.units import show_seconds
+
+
+class Reporter(Protocol):
+    def begin(self, steps: int, left_s: float) -> None: ...
+
+    def say(self, text: str) -> None: ...
+
+    def working_on(self, text: str, left_s: float) -> None: ...
+
+    def finished(self, line: dict[str, Any], left_s: float) -> None: ...
+
+    def end(self) -> None: ...
+
+
+def run_words(line: dict[str, Any]) -> str:
+    if line["kind"] == "failed":
+        return f"{line['variant']}: failed: {line['error'].splitlines()[0]}"
+    p95 = line["percentiles"].get("p95")
+    words = (
+        f"{line['variant']}, {line['clients']} clients, run {line['repetition']}: {line['tps']:,.0f} a second, {line['average_ms']:.3g} ms"
+    )
+    words += f", p95 {p95:.3g} ms" if p95 is not None else ""
+    hits = line.get("hit_ratio")
+    return words + (f", {100 * hits:.1f}% hits" if hits is not None else "")
+
+
+class TerminalReporter:
+    """A bar with time left where there is a terminal; lines elsewhere. On standard error: the output is for results."""
+
+    def __init__(self, quiet: bool = False) -> None:
+        self.console = Console(stderr=True, highlight=False, quiet=quiet)
+        self.progress: Progress | None = None
+        self.task: TaskID | None = None
+        self.began = time.monotonic()
+
+    def begin(self, steps: int, left_s: float) -> None:
+        self.began = time.monotonic()
+        if self.console.is_terminal:
+            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[left]}"))
+            self.progress = Progress(*columns, console=self.console, transient=True)
+            self.task = self.progress.add_task("", total=steps, left=f"about {show_seconds(left_s)} left")
+            self.progress.start()
+        self.say(f"{steps} runs to do, about {show_seconds(left_s)}")
+
+    def say(self, text: str) -> None:
+        passed = round(time.monotonic() - self.began)
+        self.console.print(f"[{passed // 60:3d}:{passed % 60:02d}] {text}", markup=False, soft_wrap=True)
+
+    def working_on(self, text: str, left_s: float) -> None:
+        if self.progress is not None and self.task is not None:
+            self.progress.update(self.task, description=text, left=f"about {show_seconds(left_s)} left")
+
+    def finished(self, line: dict[str, Any], left_s: float) -> None:
+        self.say(f"{run_words(line)}; about {show_seconds(left_s)} left")
+        if self.progress is not None and self.task is not None:
+            self.progress.update(self.task, advance=1, left=f"about {show_seconds(left_s)} left")
+
+    def end(self) -> None:
+        if self.progress is not None:
+            self.progress.stop()
+            self.progress = None
+
+
+class JsonReporter:
+    """One JSON object a line on standard output."""
+
+    def _put(self, event: str, **values: Any) -> None:
+        sys.stdout.write(json.dumps({"event": event, **values}, ensure_ascii=False) + "\n")
+        sys.stdout.flush()
+
+    def begin(self, steps: int, left_s: float) -> None:
+        self._put("begin", steps=steps, left_s=round(left_s))
+
+    def say(self, text: str) -> None:
+        self._put("message", text=text)
+
+    def working_on(self, text: str, left_s: float) -> None:
+        self._put("step", text=text, left_s=round(left_s))
+
+    def finished(self, line: dict[str, Any], left_s: float) -> None:
+        kept = {name: value for name, value in line.items() if name not in ("over_time", "series", "counters")}
+        self._put("run", **kept, left_s=round(left_s))
+
+    def end(self) -> None:
+        pass

@@ -1,0 +1,237 @@
+"""The report: one HTML file that needs nothing else, and a Markdown summary. Made from a study's lines alone."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from pgflash import __version__
+from pgflash.errors import DiskFull, StudyError
+from pgflash.pilot.figures import Point, points
+from pgflash.pilot.report import build, charts, select
+from pgflash.pilot.report.advice import advise
+from pgflash.pilot.report.model import Advice, Figure, Grid, Report
+from pgflash.pilot.scenario import FIGURES, Scenario, figures_of, shipped
+from pgflash.pilot.store import Study
+from pgflash.system import disk_full
+from pgflash.units import show_times
+
+HTML = "report.html"
+MARKDOWN = "report.md"
+
+
+def write(studies: list[Study], out: Path) -> dict[str, Path]:
+    """Both files, each whole or as it was before."""
+    report = make(studies)
+    environment = Environment(
+        loader=PackageLoader("pgflash.pilot.report", "."), autoescape=lambda name: name is not None and ".html" in name, undefined=StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,
+    )  # fmt: skip
+    environment.filters["cell"] = _cell
+    drawn = [(figure, charts.as_json(figure)) for figure in report.figures if figure.series]
+    html = environment.get_template("report.html.j2").render(report=report, charts=drawn, library=charts.library(), version=__version__)
+    markdown = environment.get_template("report.md.j2").render(report=report, version=__version__)
+    written = {}
+    for name, text in ((HTML, html), (MARKDOWN, markdown)):
+        written[name.split(".")[1]] = _put(out / name, text)
+    return written
+
+
+def _put(path: Path, text: str) -> Path:
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fresh.write_text(text, "utf-8")
+        fresh.replace(path)
+    except OSError as error:
+        fresh.unlink(missing_ok=True)
+        if disk_full(error):
+            raise DiskFull(
+                f"{path}: the disk is full", "make room, then `pgflash pilot report` writes it from what was measured"
+            ) from error
+        raise StudyError(f"{path} cannot be written: {error}") from error
+    return path
+
+
+def _cell(text: str) -> str:
+    """For a table of Markdown."""
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+# --- from studies to a report -------------------------------------------------------------------------------
+
+
+def make(studies: list[Study]) -> Report:
+    measured: list[tuple[Scenario, list[Point], Study]] = []
+    for study in studies:
+        for name, scenario in study.scenarios.items():
+            found = points(study.of("run", name))
+            if found:
+                measured.append((scenario, found, study))
+    if not measured:
+        raise StudyError("the studies have no runs of a scenario that they know")
+    failures = [
+        f"{line['scenario']}, {line['variant']}, run {line['repetition']}: {line['error']}"
+        for study in studies
+        for line in study.of("failed")
+        if not _made_good(study, line)
+    ]
+    return Report(
+        title="Will flash help? " + "; ".join(dict.fromkeys(scenario.title for scenario, _, _ in measured)),
+        made=time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
+        studies=[_study_words(study) for study in studies],
+        machines=list(dict.fromkeys(_machine_words(line["machine"]) for study in studies for line in study.of("study"))),
+        advice=[advise(scenario, found) for scenario, found, _ in measured],
+        goals=_goals(measured),
+        figures=_figures(measured),
+        runs=_runs(measured),
+        checks=_checks(studies),
+        failures=failures,
+        notes=_notes(studies, measured),
+    )
+
+
+def _made_good(study: Study, failed: dict[str, object]) -> bool:
+    """Whether all that failed there was measured later."""
+    key = (failed["scenario"], failed["variant"], failed["repetition"])
+    clients = failed["clients"]
+    assert isinstance(clients, list)
+    there = {run["clients"] for run in study.runs if (run["scenario"], run["variant"], run["repetition"]) == key}
+    return set(clients) <= there
+
+
+def _figures(measured: list[tuple[Scenario, list[Point], Study]]) -> list[Figure]:
+    """In the fixed order; a figure that nothing was measured for says so."""
+    figures: list[Figure] = []
+    for name in FIGURES:
+        made = [
+            figure
+            for scenario, found, _ in measured
+            if name in figures_of(scenario) and (figure := build.MAKERS[name](scenario, found)) is not None
+        ]
+        if not made:
+            absent = build.not_measured(name)
+            absent.missing = f"Not measured here. {_who_measures(name)}"
+            made = [absent]
+        if len(made) > 1 or len(measured) > 1:
+            for figure in made:
+                if figure.measured:
+                    figure.title += f" ({figure.id.removeprefix(name + '-')})"
+        figures += made
+    for scenario, found, study in measured:
+        always = (
+            build.latency_over_time(scenario, found),
+            build.warm_up(scenario, study.of("warmup", scenario.name)),
+            build.write_amplification(scenario, found),
+        )
+        for figure in always:
+            if figure is not None:
+                if len(measured) > 1:
+                    figure.title += f" ({scenario.name})"
+                figures.append(figure)
+    return figures
+
+
+def _who_measures(figure: str) -> str:
+    names = [name for name, text in shipped().items() if f'"{figure}"' in text]
+    return f"To have it: pgflash pilot run {' or '.join(names)}." if names else "A scenario of your own can have it: docs/pilot.md."
+
+
+def _goals(measured: list[tuple[Scenario, list[Point], Study]]) -> Grid | None:
+    rows = []
+    for scenario, found, _ in measured:
+        there = select.of_clients(found, select.most_clients(found))
+        base, caches = select.base(there), select.caches(there)
+        if base is None or not caches:
+            continue
+        if scenario.goal:
+            gain = build.factor(base.average_ms, caches[-1].average_ms)
+            reached = "reached" if gain >= scenario.goal else "not reached"
+            size = f"{100 * select.share(caches[-1]):.0f}%"
+            rows.append([scenario.name, f"at least {show_times(scenario.goal)} faster at {size}", show_times(gain), reached])
+        slower = [point for point in caches if build.is_slower(point, base)]
+        sizes = ", ".join(f"{100 * select.share(point):.0f}%" for point in slower)
+        rows.append(
+            [
+                scenario.name,
+                "never slower than no cache",
+                f"slower at {sizes}" if slower else "at no size",
+                "not reached" if slower else "reached",
+            ]
+        )
+    return Grid(["scenario", "goal", "measured", ""], rows) if rows else None
+
+
+def _runs(measured: list[tuple[Scenario, list[Point], Study]]) -> Grid:
+    rows = []
+    for scenario, found, _ in measured:
+        for point in found:
+            reads = point.device("disk", "reads_per_s")
+            rows.append([
+                scenario.name, point.variant, str(point.clients), str(len(point.runs)), build.ms(point.average_ms), build.ms(point.percentile("p50")),
+                build.ms(point.percentile("p95")), build.ms(point.percentile("p99")), build.number(point.tps), build.percent(point.named("hit_ratio")),
+                build.number(reads), build.percent(point.device("disk", "busy")), build.percent(point.named("cpu")),
+            ])  # fmt: skip
+    header = [
+        "scenario",
+        "variant",
+        "clients",
+        "runs",
+        "average",
+        "p50",
+        "p95",
+        "p99",
+        "tps",
+        "flash hits",
+        "disk reads/s",
+        "disk busy",
+        "cpu",
+    ]
+    return Grid(header, rows)
+
+
+def _checks(studies: list[Study]) -> Grid | None:
+    rows = [
+        [line["scenario"], line["variant"], str(line["repetition"]), line["what"], "yes" if line["passed"] else f"NO: {line['detail']}"]
+        for study in studies
+        for line in study.of("check")
+    ]
+    return Grid(["scenario", "variant", "run", "check", "passed"], rows) if rows else None
+
+
+def _study_words(study: Study) -> dict[str, object]:
+    wanted = sum(len(s.variants) * len(s.load.clients) * s.repetitions for s in study.scenarios.values())
+    lines = study.lines
+    return {"name": study.name, "runs": len(study.runs), "wanted": wanted, "first": lines[0]["at"], "last": lines[-1]["at"]}
+
+
+def _machine_words(machine: dict[str, object]) -> str:
+    return (
+        f"{machine['cpus']} processors ({machine['cpu']}), {machine['memory_mb']} MB of memory, Linux {machine['kernel']}, {machine['system']};"
+        f" load average at the start {machine['load']}"
+    )
+
+
+def _notes(studies: list[Study], measured: list[tuple[Scenario, list[Point], Study]]) -> list[str]:
+    notes = []
+    for study in studies:
+        words = _study_words(study)
+        if words["runs"] != words["wanted"]:
+            notes.append(
+                f"{study.name} is not complete: {words['runs']} of {words['wanted']} runs. The same `pgflash pilot run` goes on with it."
+            )
+        busy = [line["machine"]["load"] for line in study.of("study") if float(line["machine"]["load"]) > float(line["machine"]["cpus"])]
+        if busy:
+            notes.append(
+                f"{study.name}: the machine had other work when it started (load average {', '.join(busy)}): figures bound by the processor are blurred."
+            )
+    if any(scenario.own_cluster and scenario.disk.kind == "lab" for scenario, _, _ in measured):
+        notes.append("The disk is modelled (spindles, seek time, bandwidth). Ratios between arms can be carried over, milliseconds cannot.")
+    notes.append("Published figures are of another system on other hardware. Compare shapes and factors with them.")
+    return notes
+
+
+__all__ = ["Advice", "make", "write"]

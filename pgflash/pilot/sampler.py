@@ -1,0 +1,150 @@
+"""Once a second, while a load runs: what moved. A thread of its own, with a connection of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from typing import Any
+
+import psycopg
+
+from pgflash.errors import PgflashError
+from pgflash.pilot import db
+from pgflash.pilot.target import Place
+from pgflash.system import Device, DeviceCounters, cpu_seconds
+
+COLUMNS = (
+    "t", "tps", "hit_ratio", "buffer_hit_ratio", "filled", "flash_reads", "flash_page_writes", "disk_reads", "disk_write_bytes",
+    "flash_write_bytes", "cpu",
+)  # fmt: skip
+
+
+class Sample:
+    """Everything that is counted, at one moment."""
+
+    def __init__(self, connection: db.Connection, devices: dict[str, Device]) -> None:
+        self.at = time.monotonic()
+        self.sql = db.counters(connection)
+        self.devices = {name: device.counters() for name, device in devices.items()}
+        self.cpu = cpu_seconds()
+
+    def device(self, name: str) -> DeviceCounters | None:
+        return self.devices.get(name)
+
+
+class Sampler:
+    def __init__(self, place: Place, devices: dict[str, Device], period_s: float = 1.0) -> None:
+        self.place = place
+        self.devices = devices
+        self.period_s = period_s
+        self.columns: dict[str, list[float | None]] = {name: [] for name in COLUMNS}
+        self.lost = ""
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._work, daemon=True)
+
+    def __enter__(self) -> Sampler:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join(15)
+
+    def _work(self) -> None:
+        try:
+            with db.connect_to(self.place) as connection:
+                self._sample(connection)
+        except (PgflashError, psycopg.Error, OSError) as error:
+            self.lost = str(error)
+
+    def _sample(self, connection: db.Connection) -> None:
+        began = Sample(connection, self.devices)
+        last = began
+        due = began.at
+        while True:
+            due += self.period_s
+            if self._stop.wait(max(0.0, due - time.monotonic())):
+                return
+            now = Sample(connection, self.devices)
+            for name, number in moved(last, now, now.at - began.at).items():
+                self.columns[name].append(number)
+            last = now
+
+
+def moved(before: Sample, after: Sample, t: float) -> dict[str, float | None]:
+    """A row of COLUMNS: rates a second."""
+    seconds = max(0.001, after.at - before.at)
+
+    def rate(name: str) -> float:
+        return round(db.delta(before.sql, after.sql, name) / seconds, 2)
+
+    def device_rate(device: str, what: str) -> float | None:
+        then, now = before.device(device), after.device(device)
+        return None if then is None or now is None else round((getattr(now, what) - getattr(then, what)) / seconds, 2)
+
+    busy, idle = after.cpu[0] - before.cpu[0], after.cpu[1] - before.cpu[1]
+    slots = after.sql.get("cache.slots", 0)
+    row: dict[str, float | None] = {
+        "t": round(t, 2),
+        "tps": rate("database.xact_commit"),
+        "hit_ratio": _rounded(db.hit_ratio(before.sql, after.sql)),
+        "buffer_hit_ratio": _rounded(db.buffer_hit_ratio(before.sql, after.sql)),
+        "filled": round(after.sql.get("cache.used", 0) / slots, 4) if slots else None,
+        "flash_reads": rate("cache.hits") if slots else None,
+        "flash_page_writes": rate("cache.inserts") if slots else None,
+        "disk_reads": device_rate("disk", "reads"),
+        "disk_write_bytes": device_rate("disk", "write_bytes"),
+        "flash_write_bytes": rate("cache.write_bytes") if slots else device_rate("flash", "write_bytes"),
+        "cpu": _rounded(db.ratio(busy, idle)),
+    }
+    return row
+
+
+def _rounded(number: float | None) -> float | None:
+    return None if number is None else round(number, 4)
+
+
+def totals(before: Sample, after: Sample, transactions: int) -> dict[str, Any]:
+    """What a whole run moved: counters, devices, and what is made of them."""
+    seconds = max(0.001, after.at - before.at)
+    counted = {
+        name: db.delta(before.sql, after.sql, name) for name in after.sql if name not in ("cache.slots", "cache.used", "cache.memory_bytes")
+    }
+    devices: dict[str, dict[str, float]] = {}
+    for name, now in after.devices.items():
+        then = before.devices.get(name)
+        if then is not None:
+            devices[name] = {
+                "reads_per_s": round((now.reads - then.reads) / seconds, 1),
+                "writes_per_s": round((now.writes - then.writes) / seconds, 1),
+                "read_bytes": now.read_bytes - then.read_bytes,
+                "write_bytes": now.write_bytes - then.write_bytes,
+                "busy": round(min(1.0, (now.busy_ms - then.busy_ms) / 1000 / seconds), 4),
+            }
+    misses = counted.get("cache.misses", 0)
+    inserts = counted.get("cache.inserts", 0)
+    hits = counted.get("cache.hits", 0)
+    found: dict[str, Any] = {
+        "counters": counted,
+        "devices": devices,
+        "elapsed_s": round(seconds, 2),
+        "hit_ratio": _rounded(db.hit_ratio(before.sql, after.sql)),
+        "buffer_hit_ratio": _rounded(db.buffer_hit_ratio(before.sql, after.sql)),
+        "cpu": _rounded(db.ratio(after.cpu[0] - before.cpu[0], after.cpu[1] - before.cpu[1])),
+        "slots": after.sql.get("cache.slots"),
+        "used": after.sql.get("cache.used"),
+        "memory_bytes": after.sql.get("cache.memory_bytes"),
+    }
+    if "cache.hits" in counted:
+        found["flash_page_writes_per_miss"] = round(inserts / (hits + misses), 4) if hits + misses else None
+        found["write_amplification"] = round(counted.get("cache.write_bytes", 0) / (inserts * 8192), 4) if inserts else None
+        found["flash_write_bytes_per_s"] = round(counted.get("cache.write_bytes", 0) / seconds, 1)
+    if "disk" in devices and transactions:
+        found["disk_write_bytes_per_transaction"] = round(devices["disk"]["write_bytes"] / transactions, 1)
+    return found
+
+
+def sample(place: Place, devices: dict[str, Device]) -> Sample:
+    with contextlib.closing(db.connect_to(place)) as connection:
+        return Sample(connection, devices)

@@ -1,0 +1,257 @@
+"""What the operating system tells and does: commands, devices, processor time, the page cache. Linux."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import platform
+import shutil
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from pgflash.errors import BrokeOff, DiskFull, MachineError
+
+SERVER_USER = "postgres"
+SBIN = "/usr/sbin:/sbin"
+
+
+def is_root() -> bool:
+    return os.geteuid() == 0
+
+
+def as_server_user(command: Sequence[str]) -> list[str]:
+    """PostgreSQL refuses to run as root; anybody else stays who they are."""
+    return ["runuser", "-u", SERVER_USER, "--", *command] if is_root() else list(command)
+
+
+def give_to_server_user(*paths: Path) -> None:
+    if is_root():
+        for path in paths:
+            shutil.chown(path, SERVER_USER, SERVER_USER)
+
+
+def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Ours, without what would lead libpq elsewhere, and with the folders of losetup and friends."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
+    kept["PATH"] = kept.get("PATH", "/usr/bin:/bin") + ":" + SBIN
+    kept["LC_ALL"] = "C.UTF-8"
+    kept.update(extra or {})
+    return kept
+
+
+def find_program(name: str, *folders: str) -> str:
+    """Path of a program, or an empty text."""
+    return shutil.which(name, path=os.pathsep.join([*folders, os.environ.get("PATH", ""), SBIN])) or ""
+
+
+def run(
+    command: Sequence[str],
+    *,
+    what: str,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    output: IO[str] | None = None,
+    check: bool = True,
+    error: type[BrokeOff] | type[MachineError] = BrokeOff,
+) -> subprocess.CompletedProcess[str]:
+    """Runs a command in a process group of its own, so that an interruption ends all of it; its output as a text, or to a file."""
+    try:
+        process = subprocess.Popen(
+            list(command),
+            stdin=subprocess.DEVNULL,
+            stdout=output if output is not None else subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            env=environment(env),
+            cwd=cwd,
+            start_new_session=True,
+        )
+    except FileNotFoundError as missing:
+        raise MachineError(f"{what}: there is no program {command[0]}") from missing
+    try:
+        text, _ = process.communicate()
+    except BaseException:
+        end_group(process)
+        raise
+    done = subprocess.CompletedProcess(list(command), process.returncode, text or "", "")
+    if check and done.returncode != 0:
+        raise failure(what, done.returncode, done.stdout, error)
+    return done
+
+
+def end_group(process: subprocess.Popen[str]) -> None:
+    for sign in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, sign)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(10)
+            return
+
+
+def failure(what: str, status: int, text: str, error: type[BrokeOff] | type[MachineError] = BrokeOff) -> BrokeOff | MachineError:
+    """The error for a command that failed, with the beginning and the end of what it said."""
+    lines = text.strip().splitlines()
+    tail = "\n".join(lines if len(lines) <= 16 else [*lines[:6], "...", *lines[-9:]])
+    if "No space left on device" in text or "Disk quota exceeded" in text:
+        return DiskFull(f"{what}: the disk is full\n{tail}", "make room, then run the same command again: it goes on where it stopped")
+    return error(f"{what} failed (exit status {status}){':' if tail else ''}\n{tail}".rstrip())
+
+
+def disk_full(error: OSError) -> bool:
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+# --- files and devices ------------------------------------------------------------------------------------
+
+
+def file_system(path: Path) -> str:
+    """Type of the file system that a path is on."""
+    found, kind = "", "unknown"
+    real = str(path.resolve())
+    for line in Path("/proc/self/mounts").read_text("utf-8", "replace").splitlines():
+        _, at, this, *_ = line.split()
+        at = at.replace("\\040", " ")
+        if (real == at or real.startswith(at.rstrip("/") + "/")) and len(at) >= len(found):
+            found, kind = at, this
+    return kind
+
+
+def mount_options(path: Path) -> str:
+    found, options = "", ""
+    real = str(path.resolve())
+    for line in Path("/proc/self/mounts").read_text("utf-8", "replace").splitlines():
+        _, at, _, these, *_ = line.split()
+        at = at.replace("\\040", " ")
+        if (real == at or real.startswith(at.rstrip("/") + "/")) and len(at) >= len(found):
+            found, options = at, these
+    return options
+
+
+def free_bytes(path: Path) -> int:
+    return shutil.disk_usage(path).free
+
+
+def in_memory(path: Path) -> bool:
+    return file_system(path) in ("tmpfs", "ramfs")
+
+
+@dataclass(frozen=True)
+class Device:
+    """A block device, as sysfs shows it."""
+
+    sysfs: Path
+
+    @property
+    def name(self) -> str:
+        return self.sysfs.resolve().name
+
+    def counters(self) -> DeviceCounters:
+        fields = [int(field) for field in (self.sysfs / "stat").read_text().split()]
+        return DeviceCounters(fields[0], fields[2] * 512, fields[4], fields[6] * 512, fields[9])
+
+    @property
+    def queue(self) -> Path:
+        """Of a partition: of the disk that it is on."""
+        real = self.sysfs.resolve()
+        return real / "queue" if (real / "queue").is_dir() else real.parent / "queue"
+
+    def scheduler(self) -> str:
+        with contextlib.suppress(OSError):
+            words = (self.queue / "scheduler").read_text().split()
+            return next((word.strip("[]") for word in words if word.startswith("[")), " ".join(words))
+        return "unknown"
+
+    def schedulers(self) -> list[str]:
+        with contextlib.suppress(OSError):
+            return [word.strip("[]") for word in (self.queue / "scheduler").read_text().split()]
+        return []
+
+    def set_scheduler(self, name: str) -> bool:
+        try:
+            (self.queue / "scheduler").write_text(name)
+        except OSError:
+            return False
+        return self.scheduler() == name
+
+
+@dataclass(frozen=True)
+class DeviceCounters:
+    reads: int
+    read_bytes: int
+    writes: int
+    write_bytes: int
+    busy_ms: int
+
+
+def device_of(path: Path) -> Device | None:
+    """The block device under a path; None where there is none to be seen (overlay, network, memory)."""
+    number = path.stat().st_dev
+    sysfs = Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}")
+    return Device(sysfs) if (sysfs / "stat").exists() else None
+
+
+def forget_files(folder: Path) -> None:
+    """Has the kernel forget the clean pages of all files below a folder."""
+    os.sync()
+    for path in _files(folder):
+        with contextlib.suppress(OSError):
+            handle = os.open(path, os.O_RDONLY)
+            try:
+                os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
+            finally:
+                os.close(handle)
+
+
+def _files(folder: Path) -> Iterator[str]:
+    for at, _, names in os.walk(folder):
+        for name in names:
+            yield f"{at}/{name}"
+
+
+# --- the machine ------------------------------------------------------------------------------------------
+
+
+def cpu_seconds() -> tuple[float, float]:
+    """Seconds all processors were busy, and idle (waiting for I/O is idle)."""
+    fields = [int(field) for field in Path("/proc/stat").read_text().splitlines()[0].split()[1:]]
+    tick = os.sysconf("SC_CLK_TCK")
+    idle = fields[3] + fields[4]
+    return (sum(fields[:8]) - idle) / tick, idle / tick
+
+
+def describe_machine() -> dict[str, str | int]:
+    model = ""
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            model = line.split(":", 1)[1].strip()
+            break
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return {
+        "cpu": model or platform.machine(),
+        "cpus": len(os.sched_getaffinity(0)),
+        "memory_mb": memory // (1024 * 1024),
+        "kernel": platform.release(),
+        "system": _os_name(),
+        "load": Path("/proc/loadavg").read_text().split()[0],
+    }
+
+
+def _os_name() -> str:
+    with contextlib.suppress(OSError):
+        for line in Path("/etc/os-release").read_text().splitlines():
+            if line.startswith("PRETTY_NAME="):
+                return line.split("=", 1)[1].strip('"')
+    return platform.system()

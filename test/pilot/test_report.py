@@ -1,0 +1,289 @@
+"""Reports from a recorded study, and what they say of made-up ones whose answer is known."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pgflash.errors import StudyError
+from pgflash.pilot.figures import points
+from pgflash.pilot.report import make, write
+from pgflash.pilot.report.advice import advise
+from pgflash.pilot.report.build import not_measured, response_by_size, throughput_by_size, tuning, versions
+from pgflash.pilot.report.model import Advice
+from pgflash.pilot.scenario import FIGURES, Scenario, figures_of, parse_scenario
+from pgflash.pilot.store import Study, open_study
+
+ARM = {
+    "name": "x", "data": "disk", "moved": "none", "cache": "", "cache_share": 0.0, "extra_memory": "", "server": 15, "page_cache": "limited",
+    "tuning": "none", "settings": {},
+}  # fmt: skip
+
+
+def made_up(
+    variant: str, average_ms: float, *, scatter: float = 0.0, share: float = 0.0, reps: int = 3, cpu: float = 0.3, **arm: Any
+) -> list[dict[str, Any]]:
+    """Runs of one variant with 16 clients, the repetitions apart by `scatter` milliseconds."""
+    return [
+        {
+            "kind": "run", "scenario": "made-up", "variant": variant, "clients": 16, "repetition": i + 1,
+            "arm": ARM | {"cache": f"{share:.0%}" if share else "", "cache_share": share} | arm,
+            "conditions": {"server": "PostgreSQL 15.1", "database_mb": 1000, "shared_buffers_mb": 30, "memory_limit": "230 MB", "disk": "a disk",
+                           "flash": "a flash", "flash_mb": round(1000 * share), "moved_mb": 100, "moved_objects": ["index a"]},
+            "average_ms": average_ms + i * scatter, "tps": 16000 / (average_ms + i * scatter), "transactions": 1000, "percentiles": {"p95": 2 * average_ms},
+            "errors": 0, "note": "", "over_time": [[0, 1.0, 2.0, 3.0]], "elapsed_s": 10.0, "cpu": cpu,
+            "hit_ratio": 0.9 if share else None, "counters": {"cache.hits": 900, "cache.inserts": 50} if share else {},
+            "devices": {"disk": {"reads_per_s": 900.0, "busy": 0.99}},
+        }
+        for i in range(reps)
+    ]  # fmt: skip
+
+
+@pytest.fixture
+def scenario() -> Scenario:
+    text = 'goal = 45\nrepetitions = 3\n[load]\nkind = "pgbench-select"\nscale = 1\n[[arm]]\nname = "disk"\n[[arm]]\nname = "cache"\ncache = ["20%", "47%"]\n'
+    return parse_scenario(text, "made-up", Path())
+
+
+def advice_on(scenario: Scenario, *runs: list[dict[str, Any]]) -> Advice:
+    return advise(scenario, points([line for some in runs for line in some]))
+
+
+# --- words ---
+
+
+def test_buy_the_knee_not_the_largest(scenario: Scenario) -> None:
+    advice = advice_on(
+        scenario,
+        made_up("disk", 40.0),
+        made_up("cache@20%", 4.0, share=0.2),
+        made_up("cache@40%", 1.0, share=0.4),
+        made_up("cache@80%", 0.95, share=0.8),
+    )
+    assert advice.verdict == "buy"
+    assert advice.headline == (
+        "Buy flash as a cache, 400 MB (40% of the database): 40 times faster, 40 ms to 1 ms. More brings less: 800 MB (80% of the database) gives 42 times."
+    )
+    assert "Without flash the disk is the limit: 900 reads a second, busy 99% of the time." in advice.reasons
+    assert "90.0% of the pages that shared_buffers did not have came from flash." in advice.reasons
+    assert advice.warnings == []
+
+
+def test_a_difference_within_the_scatter_is_none(scenario: Scenario) -> None:
+    advice = advice_on(scenario, made_up("disk", 40.0, scatter=10), made_up("cache@20%", 25.0, scatter=10, share=0.2))
+    assert (advice.verdict, advice.headline) == (
+        "no", "Do not buy flash for a cache: the difference it made is no larger than what repetitions scatter."
+    )  # fmt: skip
+
+
+def test_too_little_to_buy(scenario: Scenario) -> None:
+    assert advice_on(scenario, made_up("disk", 40.0), made_up("cache@20%", 38.0, share=0.2)).verdict == "no"
+    advice = advice_on(scenario, made_up("disk", 40.0), made_up("cache@20%", 25.0, share=0.2))
+    assert advice.verdict == "little"
+    assert advice.headline.startswith("A flash cache helps a little: 1.6 times faster at best.")
+
+
+def test_flash_can_help_without_a_cache(scenario: Scenario) -> None:
+    advice = advice_on(scenario, made_up("disk", 40.0), made_up("cache@20%", 39.0, share=0.2), made_up("hot", 10.0, moved="hottest"))
+    assert advice.verdict == "no"
+    assert advice.headline.endswith(" Flash does help by moving the hottest objects to it (4 times faster).")
+
+
+def test_slower_is_said(scenario: Scenario) -> None:
+    advice = advice_on(scenario, made_up("disk", 10.0), made_up("cache@20%", 11.0, share=0.2), made_up("cache@47%", 1.0, share=0.47))
+    assert advice.warnings == ["Slower than without cache at 200 MB (20% of the database)."]
+
+
+def test_the_processors_are_the_limit(scenario: Scenario) -> None:
+    advice = advice_on(scenario, made_up("disk", 10.0), made_up("cache@20%", 1.0, share=0.2, cpu=0.97))
+    assert "With flash the processors are the limit now (97% busy): more flash would bring little." in advice.reasons
+
+
+def test_moving_memory_and_flash_are_held_against_the_cache(scenario: Scenario) -> None:
+    advice = advice_on(
+        scenario, made_up("disk", 40.0), made_up("cache@20%", 4.0, share=0.2), made_up("hot", 2.0, moved="hottest"),
+        made_up("both@20%", 2.1, share=0.2, moved="hottest"), made_up("memory", 20.0, extra_memory="6%"), made_up("flash", 1.0, data="flash"),
+        made_up("front@20%", 1.0, share=0.2, data="flash"),
+    )  # fmt: skip
+    assert (
+        "Moving the hottest objects to flash (100 MB) is 20 times faster than the disk,"
+        " and 2 times as fast as the cache of 200 MB (20% of the database)." in advice.reasons
+    )
+    assert "Doing both does not pay: 0.952 times as fast as the better of the two alone." in advice.reasons
+    assert "6% more memory instead is 2 times faster than the disk; the cache is 5 times as fast as that." in advice.reasons
+    assert "Do not buy a flash cache for storage that is itself flash: 1 times as fast with it." in advice.reasons
+
+
+def test_nothing_to_compare_with(scenario: Scenario) -> None:
+    assert advice_on(scenario, made_up("cache@20%", 1.0, share=0.2)).verdict == "unclear"
+
+
+def test_few_repetitions_and_no_limit_are_warned_of(scenario: Scenario) -> None:
+    runs = made_up("disk", 40.0, reps=1) + made_up("cache@20%", 4.0, share=0.2, reps=1)
+    for run in runs:
+        run["conditions"]["memory_limit"] = "none: needs root"
+    assert advice_on(scenario, runs).warnings == [
+        "Fewer than three repetitions: take factors near 1 for nothing.",
+        "There was no memory limit: the kernel's page cache may have hidden the disk.",
+    ]
+
+
+# --- figures ---
+
+
+def test_the_curve_stands_beside_the_published_one(scenario: Scenario) -> None:
+    runs = made_up("disk", 40.0, scatter=1) + made_up("cache@20%", 4.0, share=0.2) + made_up("cache@47%", 0.5, share=0.47)
+    figure = response_by_size(scenario, points(runs))
+    assert figure is not None and figure.grid is not None
+    ours, _, theirs = figure.series
+    assert (ours.x, ours.y, ours.low, ours.high) == ([0.0, 20.0, 47.0], [41.0, 4.0, 0.5], [1.0, 0.0, 0.0], [1.0, 0.0, 0.0])
+    assert (theirs.published, theirs.x[0], theirs.y[0], theirs.x[-1], theirs.y[-1]) == (True, 0.0, 3500.0, 46.7, 77.0)
+    assert figure.grid.rows[-1] == ["47%", "470 MB", "0.5 ms (0.5-0.5)", "1 ms (1-1)", "82", "90.0%", "77 ms", "45.5"]
+    assert figure.findings[-1] == "At no size was the cache slower than no cache."
+    assert "database 1000 MB, shared_buffers 30 MB, memory limit 230 MB" in figure.conditions
+
+
+def test_the_knee(scenario: Scenario) -> None:
+    runs = made_up("disk", 40.0) + made_up("cache@20%", 4.0, share=0.2) + made_up("cache@47%", 3.9, share=0.47)
+    figure = throughput_by_size(scenario, points(runs))
+    assert figure is not None
+    assert figure.findings[0].startswith("The knee is at 20% of the database")
+    assert [series.name for series in figure.series] == ["transactions/s", "disk reads/s", "flash reads/s", "flash page writes/s"]
+    for faster, where in ((3.7, "20%"), (3.5, "47%")):  # 92 and 88% of the greatest throughput
+        runs = made_up("disk", 40.0) + made_up("cache@20%", 4.0, share=0.2) + made_up("cache@47%", faster, share=0.47)
+        figure = throughput_by_size(scenario, points(runs))
+        assert figure is not None
+        assert figure.findings[0].startswith(f"The knee is at {where} of the database")
+    rising = made_up("disk", 40.0) + made_up("cache@20%", 4.0, share=0.2) + made_up("cache@47%", 1.0, share=0.47)
+    figure = throughput_by_size(scenario, points(rising))
+    assert figure is not None
+    assert figure.findings[1].startswith("That is the largest size measured")
+
+
+def test_goals(scenario: Scenario) -> None:
+    runs = made_up("disk", 40.0) + made_up("cache@20%", 4.0, share=0.2) + made_up("cache@47%", 0.5, share=0.47)
+    study = Study(Path("made-up"), {"made-up": scenario}, [line | {"at": "now"} for line in runs])
+    report = make([study])
+    assert report.goals is not None
+    assert report.goals.rows == [
+        ["made-up", "at least 45 times faster at 47%", "80 times", "reached"],
+        ["made-up", "never slower than no cache", "at no size", "reached"],
+    ]
+
+
+def test_versions_and_tuning(scenario: Scenario) -> None:
+    runs = (
+        made_up("disk-15", 40.0)
+        + made_up("disk-17", 38.0, server=17)
+        + made_up("before", 50.0, tuning="before")
+        + made_up("after", 45.0, tuning="after")
+    )
+    by_version = versions(scenario, points(runs))
+    assert by_version is not None
+    assert by_version.series[0].x == ["disk-15, 15", "disk-17, 17"]
+    tuned = tuning(scenario, points(runs))
+    assert tuned is not None
+    assert (tuned.series[0].x, tuned.series[0].y) == (["before", "after"], [50.0, 45.0])
+    assert tuned.findings[0] == "Before: nothing could be set here."
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_what_was_not_measured_says_so(name: str) -> None:
+    assert not_measured(name).title
+    assert not not_measured(name).measured
+
+
+# --- a recorded study ---
+
+
+def test_every_figure_is_drawn(recorded: Path) -> None:
+    report = make([open_study(recorded)])
+    drawn = {figure.id: figure for figure in report.figures}
+    for name in set(FIGURES) - {"versions"}:  # a machine of one version
+        found = [figure for key, figure in drawn.items() if key.startswith(name)]
+        assert [figure.missing for figure in found] == [""] * len(found), name
+        assert all(figure.measured and figure.conditions and figure.grid for figure in found), name
+    for name in ("latency-over-time", "warm-up", "write-amplification"):
+        assert any(key.startswith(name) for key in drawn), name
+    assert report.failures == []
+
+
+def test_the_recorded_study_is_complete(recorded: Path) -> None:
+    study = open_study(recorded)
+    for scenario in study.scenarios.values():
+        wanted = {(v.name, n, r + 1) for v in scenario.variants for n in scenario.load.clients for r in range(scenario.repetitions)}
+        there = [(run["variant"], run["clients"], run["repetition"]) for run in study.of("run", scenario.name)]
+        assert len(there) == len(set(there))
+        assert set(there) == wanted
+        assert figures_of(scenario)
+
+
+def test_html_needs_nothing_else(recorded: Path, tmp_path: Path) -> None:
+    written = write([open_study(recorded)], tmp_path)
+    html = written["html"].read_text("utf-8")
+    page = html[html.index("</script>") :]  # behind the library
+    assert re.findall(r"<(?:link|img|iframe)\b", page) == []
+    assert re.findall(r"\bsrc\s*=", page) == []
+    assert html[: html.index("<script>")].count("http") == 0
+    report = make([open_study(recorded)])
+    for figure in report.figures:
+        assert f'<section id="{figure.id}">' in page
+    for advice in report.advice:
+        assert advice.headline.split(":")[0] in page
+
+
+def test_titles_cannot_break_out(tmp_path: Path, scenario: Scenario) -> None:
+    runs = made_up("disk", 40.0) + made_up("cache@20%", 4.0, share=0.2)
+    for run in runs:
+        run["conditions"]["disk"] = "</script><script>alert(1)</script>"
+        run["variant"] += "</script>"
+    study = Study(Path("made-up"), {"made-up": scenario}, [line | {"at": "now"} for line in runs])
+    page = write([study], tmp_path)["html"].read_text("utf-8")
+    assert "<script>alert" not in page
+    assert page.count("</script>") == 2
+
+
+def test_markdown_has_every_table(recorded: Path, tmp_path: Path) -> None:
+    report = make([open_study(recorded)])
+    text = write([open_study(recorded)], tmp_path)["md"].read_text("utf-8")
+    for figure in report.figures:
+        assert f"### {figure.title}\n" in text
+        if figure.published:
+            assert f"> {figure.published}\n" in text
+        if figure.grid:
+            assert "| " + " | ".join(figure.grid.header) + " |\n|" in text
+    for line in text.splitlines():
+        if line.startswith("|"):
+            assert line.rstrip().endswith("|")
+
+
+def test_several_studies_in_one_report(recorded: Path, scenario: Scenario) -> None:
+    study = Study(
+        Path("made-up"),
+        {"made-up": scenario},
+        [line | {"at": "now"} for line in made_up("disk", 4.0) + made_up("cache@20%", 1.0, share=0.2)],
+    )
+    report = make([open_study(recorded), study])
+    assert {advice.scenario for advice in report.advice} > {"made-up"}
+    assert [words["name"] for words in report.studies] == ["recorded", "made-up"]
+
+
+def test_a_study_without_runs() -> None:
+    with pytest.raises(StudyError):
+        make([Study(Path("x"), {}, [])])
+
+
+def test_a_failure_that_was_made_good_is_not_told(scenario: Scenario) -> None:
+    failed = {"kind": "failed", "scenario": "made-up", "variant": "disk", "repetition": 1, "clients": [16], "error": "gone", "at": "now"}
+    other = failed | {"variant": "cache@20%"}
+    study = Study(Path("x"), {"made-up": scenario}, [failed, other, *(line | {"at": "now"} for line in made_up("disk", 4.0))])
+    assert make([study]).failures == ["made-up, cache@20%, run 1: gone"]
+
+
+def test_recorded_lines_are_json(recorded: Path) -> None:
+    for line in (recorded / "runs.jsonl").read_text().splitlines():
+        assert json.loads(line)["kind"] in ("study", "warmup", "run", "check")
