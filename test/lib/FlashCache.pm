@@ -10,7 +10,8 @@
 #
 # Defaults of a node here (all can be overridden by conf): the kernel's page cache is not asked, because the data files
 # of a test are always in it and flash would never be read; every page is admitted; every hit is compared with the
-# disk; autovacuum is off, so that counters move only when the test moves them, and they start at zero with the server.
+# disk; autovacuum is off, so that counters move only when the test moves them, and they start at zero with the server;
+# a machine that is busy with other things is no broken device (io_timeout, pause_when_slow).
 
 package FlashCache;
 
@@ -26,13 +27,16 @@ our @EXPORT = qw(
   fc_new_node fc_new_standby fc_conf fc_flash_file fc_create_sql
   fc_wait_active fc_wait_state fc_stat fc_delta
   fc_evict fc_evict_all fc_in_buffers fc_in_flash fc_to_flash
-  fc_control fc_failpoint fc_failpoint_wait
+  fc_control fc_failpoint fc_failpoint_wait fc_writer_round
   fc_is_clean
 );
 
 # Filler pages for one shared buffer. A page starts with a usage count of at most 5, and each turn of the clock hand
 # lowers it by one; two more turns are for pages that the filler's own index and the catalogs keep warm.
 use constant FILLER_PER_BUFFER => 8;
+
+# The filler is read one page at a time, through the pool.
+use constant BY_INDEX => 'SET enable_seqscan = off; SET enable_bitmapscan = off; SET max_parallel_workers_per_gather = 0;';
 
 # One more than any test needs: after so many rounds something is broken, and the test should say so.
 use constant MAX_ROUNDS => 50;
@@ -112,6 +116,8 @@ pg_flashcache.verify = on
 pg_flashcache.os_cache_probe = off
 pg_flashcache.admission = all
 pg_flashcache.keep_stats = off
+pg_flashcache.io_timeout = '60s'
+pg_flashcache.pause_when_slow = off
 shared_buffers = '$buffers'
 autovacuum = off
 $conf
@@ -216,6 +222,13 @@ sub fc_in_flash
 		  . "AND reldatabase = (SELECT oid FROM pg_database WHERE datname = current_database())");
 }
 
+# Its table: a standby can read only what is logged.
+sub filler
+{
+	my ($logged) = @_;
+	return $logged ? 'fc_filler_logged' : 'fc_filler';
+}
+
 =pod
 
 =item fc_evict_all(node)
@@ -234,7 +247,7 @@ sub fc_evict_all
 	my ($node, %option) = @_;
 	my $standby = $node->safe_psql('postgres', 'SELECT pg_is_in_recovery()') eq 't';
 	my $logged  = $option{logged} || $standby;
-	my $table   = $logged ? 'fc_filler_logged' : 'fc_filler';
+	my $table   = filler($logged);
 	my $kind    = $logged ? '' : 'UNLOGGED';
 
 	# One row a page. A crash leaves an unlogged table empty, hence made anew.
@@ -254,13 +267,7 @@ sub fc_evict_all
 			CHECKPOINT;
 		});
 	}
-	my $read = $node->safe_psql(
-		'postgres', qq{
-		SET enable_seqscan = off;
-		SET enable_bitmapscan = off;
-		SET max_parallel_workers_per_gather = 0;
-		SELECT count(pad) FROM $table WHERE id > 0;
-	});
+	my $read = $node->safe_psql('postgres', BY_INDEX . "SELECT count(pad) FROM $table WHERE id > 0");
 	die "read $read pages of $table instead of $pages" if $read < $pages;
 	return;
 }
@@ -275,6 +282,24 @@ sub fc_evict
 		fc_evict_all($node);
 	}
 	die "$relation is still in shared buffers";
+}
+
+# Like fc_evict_all, in small steps: pg_flashcache_enable() returns after the writer has begun a round.
+sub evict_slowly
+{
+	my ($node) = @_;
+	my $standby = $node->safe_psql('postgres', 'SELECT pg_is_in_recovery()') eq 't';
+	my $table   = filler($standby);
+	my $pages   = $node->safe_psql('postgres', "SELECT coalesce(max(id), 0) FROM $table");
+	my $sql     = BY_INDEX;
+
+	return if $node->safe_psql('postgres', "SELECT to_regproc('pg_flashcache_enable') IS NULL") eq 't';
+	for (my $from = 1; $from <= $pages; $from += 16)
+	{
+		$sql .= "SELECT count(pad) FROM $table WHERE id BETWEEN $from AND $from + 15; SELECT pg_flashcache_enable();";
+	}
+	$node->safe_psql('postgres', $sql);
+	return;
 }
 
 =pod
@@ -304,7 +329,7 @@ sub fc_to_flash
 			"SELECT relkind = 'i' FROM pg_class WHERE oid = '$relation'::regclass") eq 't'
 		  or $node->safe_psql($database, "SELECT count(*) FROM $relation");
 	}
-	for (1 .. MAX_ROUNDS)
+	for my $round (1 .. 4 * MAX_ROUNDS)
 	{
 		my $flash = fc_in_flash($node, $relation, $database);
 		return $pages if $flash == $pages && fc_in_buffers($node, $relation, $database) == 0;
@@ -312,9 +337,13 @@ sub fc_to_flash
 		# In mode 'buffer' every page gets an ordinary buffer, of tables and indexes alike.
 		$node->safe_psql($database, "SELECT pg_prewarm('$relation', 'buffer')");
 		$node->safe_psql($database, 'CHECKPOINT');
+		# If the writer comes too late time and again, the hand goes on only after it has made a round.
+		evict_slowly($node) if $round > 5;
 		fc_evict($node, $relation, $database);
 	}
-	die "only " . fc_in_flash($node, $relation, $database) . " of $pages pages of $relation came into flash";
+	die "only " . fc_in_flash($node, $relation, $database) . " of $pages pages of $relation came into flash; "
+	  . $node->safe_psql('postgres',
+		"SELECT string_agg(key || ' ' || value, ', ') FROM pg_stat_flashcache s, jsonb_each_text(to_jsonb(s)) WHERE value <> '0'");
 }
 
 =pod
@@ -338,7 +367,9 @@ sub fc_control
 
 =pod
 
-=item fc_failpoint(node or control session, point, 'pause' | 'error' | 'off')
+=item fc_failpoint(node or control session, point, action)
+
+The actions are those of src/failpoint.h: pause, error, nospace, short, flip, torn, misplaced, delay:MICROSECONDS, off.
 
 =item fc_failpoint_wait(node or control session, point)
 
@@ -357,6 +388,22 @@ sub fc_failpoint_wait
 {
 	my ($where, $point) = @_;
 	run_in($where, "SELECT fc_failpoint_wait('$point')");
+	return;
+}
+
+=pod
+
+=item fc_writer_round(node or control session)
+
+Returns when a round of the writer that began after the call is over: C<pg_flashcache_enable()> returns at the beginning of
+one, so the second call returns after the first one's round.
+
+=cut
+
+sub fc_writer_round
+{
+	my ($where) = @_;
+	run_in($where, 'SELECT pg_flashcache_enable()') for 1 .. 2;
 	return;
 }
 

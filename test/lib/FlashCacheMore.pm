@@ -22,6 +22,7 @@ use warnings;
 
 use Exporter 'import';
 use FlashCache;
+use POSIX ();
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -30,7 +31,7 @@ our @EXPORT = qw(
   fc_pair fc_everywhere fc_replayed
   fc_table fc_rewrite_rows fc_value_sql fc_tag fc_tag_flash fc_tag_buffers
   fc_warm fc_bring fc_push_out fc_fetch fc_is_warm fc_is_gone fc_is_read fc_is_quiet fc_is_accounted
-  fc_next_oid fc_kill_server
+  fc_next_oid fc_kill_server fc_reads_ahead
 );
 
 # Bytes of a value are 32 times this. A page has room for two such rows, but takes one by its fill factor, so an update
@@ -423,6 +424,24 @@ sub fc_next_oid
 	my $library = $has_next_oid{ $node->name };
 	return "CREATE OR REPLACE FUNCTION pg_temp.fc_test_next_oid(oid) RETURNS void AS '$library' LANGUAGE C STRICT; "
 	  . "SELECT pg_temp.fc_test_next_oid($number);";
+}
+
+=pod
+
+=item fc_reads_ahead()
+
+Can pages be read ahead here? The kernel must let us, and the library must have been there when we were built.
+
+=cut
+
+sub fc_reads_ahead
+{
+	my $params = "\0" x 256;
+	my $fd     = syscall(425, 1, $params);    # io_uring_setup
+
+	return 0 if $fd < 0;
+	POSIX::close($fd);
+	return scalar(my @library = glob('/usr/lib/*/liburing.a')) > 0;
 }
 
 =pod

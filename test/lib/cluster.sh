@@ -26,8 +26,8 @@ fc_cluster_init() {
     echo "unix_socket_directories = '$dir'"
     echo "fsync = off" # a crash of the machine is not what these suites are about
     echo "log_line_prefix = '%m %b[%p] %q%a '"
-    echo "${FC_EXTRA_CONF:-}"
     [ $# -eq 0 ] || printf '%s\n' "$@"
+    echo "${FC_EXTRA_CONF:-}"
   } >>"$dir/data/postgresql.conf"
 }
 
@@ -41,6 +41,9 @@ fc_cluster_cache() {
     # The data files of a test are always in the kernel's page cache: with the probe, flash would never be read.
     echo "pg_flashcache.os_cache_probe = off"
     echo "pg_flashcache.admission = all"
+    # A machine that is busy with other things is no broken device.
+    echo "pg_flashcache.io_timeout = '60s'"
+    echo "pg_flashcache.pause_when_slow = off"
     echo "pg_flashcache.keep_stats = off" # counters start at zero with the server, on all versions
   } >>"$dir/data/postgresql.conf"
 }

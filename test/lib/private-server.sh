@@ -16,7 +16,7 @@
 # keeps the relative layout is complete in itself. It resolves symbolic links to find that place; hence programs
 # are copied (13 MB) and everything that is only read (libraries, share files, headers) is linked.
 #
-# PG_CONFIG in the environment picks another installation; the default is Debian's PostgreSQL of
+# FC_DEFINES in the environment has more options for the compiler. PG_CONFIG picks another installation; the default is Debian's PostgreSQL of
 # the major version FC_PG_MAJOR, or 15.
 #
 # shellcheck disable=SC2034  # the variables are for the scripts that source this
@@ -101,9 +101,11 @@ fc_private_build() {
   mkdir -p "$copy"
   tar -C "$tree" --exclude=./.git --exclude=./build --exclude='*.o' --exclude='*.so' --exclude='*.bc' -cf - . |
     tar -C "$copy" --no-same-owner -xf -
-  make -C "$copy" --silent --no-print-directory -j2 PG_CONFIG="$FC_PG_CONFIG" PROFILE=-Werror "${FC_MAKE_OPTIONS[@]}"
+  make -C "$copy" --silent --no-print-directory -j2 PG_CONFIG="$FC_PG_CONFIG" PROFILE="-Werror ${FC_DEFINES:-}" \
+    "${FC_MAKE_OPTIONS[@]}"
 }
 
 fc_private_install() {
-  make -C "$1" --silent --no-print-directory install PG_CONFIG="$FC_PG_CONFIG" PROFILE=-Werror "${FC_MAKE_OPTIONS[@]}"
+  make -C "$1" --silent --no-print-directory install PG_CONFIG="$FC_PG_CONFIG" PROFILE="-Werror ${FC_DEFINES:-}" \
+    "${FC_MAKE_OPTIONS[@]}"
 }

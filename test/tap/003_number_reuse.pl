@@ -20,8 +20,10 @@ use Test::More;
 
 my $pages = 40;
 # The background writer keeps files open until it notices that a checkpoint has ended. It would go on writing to the
-# file that is gone: a hazard of numbers that come back which PostgreSQL leaves to the length of the counter.
-my ($primary, $standby) = fc_pair(conf => 'bgwriter_lru_maxpages = 0');
+# file that is gone: a hazard of numbers that come back which PostgreSQL leaves to the length of the counter. So are the
+# I/O workers of 18, which would read from it.
+my ($major) = `pg_config --version` =~ /(\d+)/;
+my ($primary, $standby) = fc_pair(conf => "bgwriter_lru_maxpages = 0\n" . ($major >= 18 ? "io_method = sync\n" : ''));
 $primary->safe_psql('postgres', "CREATE TABLESPACE a LOCATION ''");
 $primary->safe_psql('postgres', "CREATE TABLESPACE b LOCATION ''");
 

@@ -7,6 +7,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../lib";
 use Cwd qw(realpath);
+use Fcntl qw(:flock);
 use File::Path qw(make_path);
 use FlashCache;
 use FlashCacheServer;
@@ -51,9 +52,25 @@ sub write_file
 	fc_wait_active($node);
 	is(-s $file, 64 * 8192 + 65536, 'a smaller one: it has shrunk');
 
+	# A lock that is about to go, as that of a process which was killed.
+	$node->append_conf('postgresql.conf', 'pg_flashcache.enabled = off');
+	$node->reload;
+	fc_wait_state($node, 'disabled');
+	open(my $killed, '+<', $file) or die "$file: $!";
+	ok(flock($killed, LOCK_EX | LOCK_NB), 'locked for a moment: disabled, the file is free');
+	fc_failpoint($node, 'store_claim', 'pause');
+	$node->append_conf('postgresql.conf', 'pg_flashcache.enabled = on');
+	$node->reload;
+	fc_failpoint_wait($node, 'store_claim');
+	close($killed);
+	fc_failpoint($node, 'store_claim', 'off');
+	fc_wait_active($node);
+	is_deeply([ fc_warnings($node) ], [], 'locked for a moment: waited for, no warning');
+
 	# A second server on the same file, which goes on when the first one is gone.
 	my $second = fc_odd_node('second', conf => "pg_flashcache.file = '$file'\n");
 	my $reason = qq{"$file" is in use by another server};
+	$second->wait_for_log(qr/WARNING: .* is off: /);
 	is_deeply([ fc_warnings($second) ], ["pg_flashcache is off: $reason"], 'second server: one warning');
 	is(fc_view($second), "off|$reason|interception", 'second server: off');
 	is(fc_view($node), 'active||interception', 'second server: the first one does not mind');
@@ -99,7 +116,7 @@ symlink "$dir/made", "$dir/symlink" or die $!;
 fc_is_refused(
 	$node,
 	'symbolic link',
-	"$dir/symlink", qq{could not open "$dir/symlink": Too many levels of symbolic links},
+	"$dir/symlink", qq{"$dir/symlink" is a symbolic link},
 	'Symbolic links are refused; name the file itself.',
 	sub { unlink "$dir/symlink" or die $! });
 
@@ -136,6 +153,17 @@ fc_is_refused(
 	"$dir/short", qq{"$dir/short" holds something that is not a flash cache},
 	'Remove the file if it may be overwritten, or choose another path.');
 is(slurp_file("$dir/short"), 'note', 'a few bytes of somebody: left alone');
+
+# Btrfs leaves its first 64 kB alone.
+my $late = "\0" x 65600 . '_BHRfS_M' . "\0" x 65536;
+write_file("$dir/late", $late);
+chmod 0600, "$dir/late";
+fc_is_refused(
+	$node,
+	'content that begins late',
+	"$dir/late", qq{"$dir/late" holds something that is not a flash cache},
+	'Remove the file if it may be overwritten, or choose another path.');
+ok(slurp_file("$dir/late") eq $late, 'content that begins late: left alone');
 
 fc_is_refused(
 	$node,

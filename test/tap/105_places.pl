@@ -6,6 +6,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../lib";
 use Cwd qw(realpath);
+use Fcntl;
 use FlashCache;
 use FlashCacheServer;
 use PostgreSQL::Test::Cluster;
@@ -28,9 +29,83 @@ fc_is_refused(
 fc_is_refused(
 	$node,
 	'wrong owner, closed',
-	"$places/foreign/flash", qq{could not open "$places/foreign/flash": Permission denied},
-	q{The file and its folder must belong to the server's user.},
+	"$places/foreign/flash", qq{"$places/foreign/flash" belongs to another user},
+	'Remove the file, or choose another path.',
 	sub { unlink "$places/foreign/flash" or die $! });
+
+# What others may have put into a folder that all may write to, and folders that are theirs.
+my $owners = q{Everything on the way to the file must belong to root or to the server's user.};
+fc_is_refused(
+	$node,
+	'planted file',
+	"$places/sticky/flash", qq{"$places/sticky/flash" belongs to another user},
+	'Remove the file, or choose another path.');
+fc_is_refused(
+	$node,
+	'planted link',
+	"$places/sticky/link/linked", qq{symbolic link "$places/sticky/link" belongs to another user}, $owners);
+ok(!-e "$places/foreign/linked", 'planted link: nothing was made where it leads');
+fc_is_refused(
+	$node,
+	'planted folder',
+	"$places/sticky/folder/flash", qq{folder "$places/sticky/folder" belongs to another user}, $owners);
+fc_is_refused(
+	$node,
+	'folder of somebody else above it',
+	"$places/nobody/ours/flash", qq{folder "$places/nobody" belongs to another user}, $owners);
+fc_is_refused(
+	$node,
+	'folder open to a group of strangers',
+	"$places/strangers/flash", qq{other users may write to folder "$places/strangers"},
+	'Take the right to write from the others (chmod go-w), or choose another folder.');
+{
+	my $file = "$places/sticky/own";
+	fc_start_with($node, $file);
+	fc_wait_active($node);
+	is(sprintf('%04o', (stat $file)[2] & 07777), '0600', 'a name of its own among them: taken');
+	$node->stop;
+}
+
+# The same folder under two names.
+SKIP:
+{
+	skip 'nothing could be mounted', 9 if !-e "$places/twins";
+	my $tablespace = "$places/foreign/tablespace";
+	mkdir $tablespace or die $!;
+	fc_start_with($node, "$places/foreign/made");
+	$node->safe_psql('postgres', "CREATE TABLESPACE ts LOCATION '$tablespace'");
+	$node->stop;
+	fc_is_refused(
+		$node,
+		'inside a tablespace by another mount',
+		"$places/twin/tablespace/flash", qq{"$places/twin/tablespace/flash" lies inside a tablespace},
+		'Choose a path that is no tablespace.');
+	fc_start_with($node, "$places/foreign/made");
+	$node->safe_psql('postgres', 'DROP TABLESPACE ts');
+	fc_wait_active($node);
+
+	my $second = fc_odd_node('second', conf => "pg_flashcache.file = '$places/twin/made'\n");
+	my $reason = qq{"$places/twin/made" is in use by another server};
+	$second->wait_for_log(qr/WARNING: .* is off: /);
+	is_deeply([ fc_warnings($second) ], ["pg_flashcache is off: $reason"], 'one file by two mounts: refused');
+	is(fc_view($second), "off|$reason|interception", 'one file by two mounts: the view says so');
+	is(fc_view($node), 'active||interception', 'one file by two mounts: the first server does not mind');
+	$_->stop foreach $second, $node;
+}
+
+# As in a container whose root cannot be written to.
+SKIP:
+{
+	skip 'nothing could be mounted', 10 if !-e "$places/readonly/flash";
+	foreach my $name ('new', 'flash')
+	{
+		fc_is_refused(
+			$node,
+			"read-only file system, $name",
+			"$places/readonly/$name", qq{could not open "$places/readonly/$name": Read-only file system},
+			'The file system is mounted read-only.');
+	}
+}
 
 SKIP:
 {
@@ -46,7 +121,7 @@ SKIP:
 
 SKIP:
 {
-	skip 'no loop device could be made', 8 if !-l "$places/device";
+	skip 'no loop device could be made', 18 if !-l "$places/device";
 	my $device = readlink "$places/device";
 	my $offset = fc_start_with($node, $device, '2MB');
 
@@ -58,12 +133,55 @@ SKIP:
 	my %moved = fc_delta($node, sub { $node->safe_psql('postgres', 'SELECT sum(n) FROM t') }, 'hits', 'verify_failures');
 	cmp_ok($moved{hits}, '>=', $pages, 'block device: pages come from there');
 	is($moved{verify_failures}, 0, 'block device: the right ones');
+
+	# Erased on the device itself.
+	my $secret = $node->safe_psql('postgres', q{SELECT md5('secret')});
+	my $on_device = sub { return index(slurp_file($device), $secret) >= 0 ? 'there' : 'gone' };
+	$node->safe_psql('postgres', "CREATE TABLE s AS SELECT '$secret' AS v");
+	fc_to_flash($node, 's');
+	$node->safe_psql('postgres', 'DROP TABLE s');
+	is($on_device->(), 'there', 'block device: has a page of a dropped table');
+	$node->safe_psql('postgres', 'SELECT pg_flashcache_scrub()');
+	is($on_device->(), 'gone', 'block device: erased');
 	$node->stop;
 
+	my $mode = (stat $device)[2] & 07777;
+	chmod 0666, $device or die $!;
+	fc_is_refused(
+		$node,
+		'block device open to all',
+		$device, qq{block device "$device" is accessible to all users},
+		'Use chmod o=, with a udev rule that lasts.',
+		sub { chmod $mode, $device or die $! }, '2MB');
+
+  SKIP:
+	{
+		skip 'no device node could be made', 4 if !-b "$places/lent";
+		fc_is_refused(
+			$node,
+			'block device of somebody else',
+			"$places/lent", qq{block device "$places/lent" belongs to another user},
+			q{Give the device to the server's user, with a udev rule that lasts.}, undef, '2MB');
+	}
+
 	# The header says that it is ours.
-	fc_start_with($node, $device, '2MB');
+	$offset = fc_start_with($node, $device, '2MB');
 	fc_wait_active($node);
 	pass('block device: taken again');
+
+	# A claim that is about to go, as that of a process which was killed.
+	$node->append_conf('postgresql.conf', 'pg_flashcache.enabled = off');
+	$node->reload;
+	fc_wait_state($node, 'disabled');
+	sysopen(my $killed, $device, O_RDWR | O_EXCL) or die "$device: $!";
+	fc_failpoint($node, 'store_claim', 'pause');
+	$node->append_conf('postgresql.conf', 'pg_flashcache.enabled = on');
+	$node->reload;
+	fc_failpoint_wait($node, 'store_claim');
+	close($killed);
+	fc_failpoint($node, 'store_claim', 'off');
+	fc_wait_active($node);
+	is_deeply([ fc_warnings($node, $offset) ], [], 'block device claimed for a moment: waited for, no warning');
 	$node->stop;
 
 	fc_is_refused(

@@ -11,11 +11,13 @@ use warnings;
 use FlashCache;
 use FlashCacheMore;
 use PostgreSQL::Test::Utils;
-use POSIX ();
 use Test::More;
 
 my $pages = 96;
-my $node  = fc_new_node('main', size => '32MB', conf => <<'END');
+# A process may pin its share of the buffers only, and read no more than that at once.
+my $node  = fc_new_node('main', size => '32MB', buffers => '16MB', conf => <<'END');
+max_connections = 12
+max_worker_processes = 4
 max_logical_replication_workers = 0
 synchronize_seqscans = off
 max_parallel_workers_per_gather = 0
@@ -54,15 +56,16 @@ sub scans
 	return;
 }
 
-# Can pages be read ahead here? The kernel must let us, and the library must have been there when we were built.
-sub reads_ahead
+# The requests of a sequential scan, as the server counts them. It has looked at the catalogs and its statistics before.
+sub requests
 {
-	my $params = "\0" x 256;
-	my $fd     = syscall(425, 1, $params);    # io_uring_setup
+	my $io = q{SELECT pg_stat_force_next_flush();
+		SELECT 'io', sum(reads) FROM pg_stat_io WHERE backend_type = 'client backend' AND object = 'relation';};
 
-	return 0 if $fd < 0;
-	POSIX::close($fd);
-	return scalar(my @library = glob('/usr/lib/*/liburing.a')) > 0;
+	fc_push_out($node, $tag);
+	my $output = $node->safe_psql('postgres', "SELECT count(*) FROM t WHERE ctid = '(0,0)'; $io $io SELECT count(*) FROM t; $io");
+	my @reads = $output =~ /^io\|(.*)$/mg;
+	return $reads[2] - $reads[1];
 }
 
 my $sequential = 'SET enable_indexscan = off; SET enable_bitmapscan = off;';
@@ -72,11 +75,34 @@ scans($sequential, 'v1',
 	{ hits => $pages, misses => 0, stream_reads => 0, verify_checks => $pages, verify_failures => 0 },
 	'all pages in flash');
 
+# A page in the middle that is damaged on the device is one miss, whether the server reads it itself then or asks again for
+# what is left of its request.
+{
+	my ($slot) = $node->safe_psql('postgres',
+		"SELECT slot FROM pg_flashcache_pages WHERE relfilenode = pg_relation_filenode('t') AND relblocknumber = 57");
+	open my $flash, '+<:raw', fc_flash_file($node) or die "flash: $!";
+	seek $flash, 65536 + $slot * 8192 + 4000, 0;
+	print {$flash} 'damaged';
+	close $flash or die "flash: $!";
+	scans($sequential, 'v1',
+		{
+			hits              => $pages - 1,
+			misses            => 1,
+			checksum_failures => 1,
+			slots_retired     => 1,
+			stream_reads      => 0,
+			verify_checks     => $pages - 1
+		},
+		'a damaged page');
+	$node->safe_psql('postgres', 'SELECT pg_flashcache_reset_stats()');
+	fc_warm($node, undef, 'postgres', 't');
+}
+
 # A stream is read ahead from its ninth block on, 17 and later in larger steps; no page twice.
 SKIP:
 {
 	my %moved = scan($sequential, 'v1', 'read ahead', qw(hits prefetches));
-	skip 'no io_uring here', 2 if !reads_ahead();
+	skip 'no io_uring here', 2 if !fc_reads_ahead();
 	is($moved{hits}, $pages, 'read ahead: every page is a hit, once');
 	ok($moved{prefetches} >= $pages - 32 && $moved{prefetches} <= $pages - 8, 'read ahead: all but the first pages')
 	  or diag("$moved{prefetches} of $pages");
@@ -137,6 +163,23 @@ is($moved{hits} + $moved{misses}, $pages, 'without verify: every page is a hit o
 is($moved{hits} + $moved{stream_reads},
 	$pages - @gone, 'without verify: every page in flash was taken, or left to the stream');
 
+# Such a stream is not taken to pieces for what is on flash: past its first pages, which are no stream yet, it takes as many
+# requests as without a cache. 18 and later count them.
+SKIP:
+{
+	skip 'the server does not count requests', 2 if $node->pg_version < 18;
+	my $with = requests();
+	$node->append_conf('postgresql.conf', 'pg_flashcache.enabled = off');
+	$node->reload;
+	fc_wait_state($node, 'disabled');
+	my $without = requests();
+	cmp_ok($without, '<', $pages / 4, "not taken to pieces: $without requests for $pages pages");
+	cmp_ok($with, '<=', $without + 8, "not taken to pieces: $with with gaps in flash");
+	$node->append_conf('postgresql.conf', 'pg_flashcache.enabled = on');
+	$node->reload;
+	fc_wait_active($node);
+}
+
 # A bitmap scan of the first session that wants several pages prefetches them: those on flash from there, never from disk.
 # 18 does so with io_method = sync only.
 SKIP:
@@ -148,7 +191,7 @@ SKIP:
 	$node->safe_psql('postgres', 'CREATE INDEX t_id ON t (id); CHECKPOINT');
 	my %moved = scan('SET enable_seqscan = off; SET enable_indexscan = off; SET enable_indexonlyscan = off; SET enable_bitmapscan = on;',
 		'v1', 'prefetched', qw(hits misses prefetches disk_reads));
-	skip 'no io_uring here', 2 if !reads_ahead();
+	skip 'no io_uring here', 2 if !fc_reads_ahead();
 	is($moved{prefetches}, $pages - @gone, 'prefetched: every page in flash is read ahead, once');
 	is($moved{misses}, $moved{disk_reads}, 'prefetched: the disk is asked for the misses only');
 }

@@ -80,7 +80,9 @@ sub waits_for
 		fc_failpoint($control, 'store_reading', 'off');
 		$session->query_safe('SELECT 1');
 	}
-	is(waits_for($control, $pid), 'Client ClientRead', 'and none afterwards');
+	# it has answered before it waits for the client again
+	ok($node->poll_query_until('postgres',
+			"SELECT wait_event = 'ClientRead' FROM pg_stat_activity WHERE pid = $pid"), 'and none afterwards');
 
 	# The writer is not among the processes of pg_stat_activity.
 	is($control->query_safe(
@@ -121,7 +123,7 @@ sub waits_for
 		is($node->safe_psql('postgres',
 				q{SELECT string_agg(name, ' ' ORDER BY name COLLATE "C") FROM pg_wait_events
 				  WHERE type = 'Extension' AND name ~ '^Flashcache'}),
-			'FlashcacheEnable FlashcacheMultiBlockRead FlashcacheSingleBlockRead FlashcacheWrite FlashcacheWriterMain',
+			'FlashcacheEnable FlashcacheMultiBlockRead FlashcacheScrub FlashcacheSingleBlockRead FlashcacheWrite FlashcacheWriterMain',
 			'pg_wait_events has their names');
 	}
 }

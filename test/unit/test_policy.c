@@ -145,6 +145,18 @@ streams(void)
 
 	memset(&s, 0, sizeof(s));
 	check(read_blocks(&s, 1, 0, 30, FC_STREAM_GAP + 1) == 22, "stream: every fifth block makes one");
+
+	/* the clock that tells the oldest stream comes round while four are followed, and a fifth begins */
+	memset(&s, 0, sizeof(s));
+	s.now = UINT32_MAX - 5;
+	for (int time = 0; time < 2; time++)
+		for (uint64_t rel = 1; rel <= FC_STREAMS; rel++)
+			read_blocks(&s, rel, 0, 1, 1);
+	check(s.now == 2, "stream: the clock has come round");
+	read_blocks(&s, FC_STREAMS + 1, 0, 1, 1);
+	for (uint64_t rel = 2; rel <= FC_STREAMS; rel++)
+		check(read_blocks(&s, rel, 1, 8, 1) == 1, "stream: the younger ones go on");
+	check(read_blocks(&s, 1, 1, 8, 1) == 0, "stream: the oldest has given its place away");
 	check(read_blocks(&s, 2, 0, 30, FC_STREAM_GAP + 2) == 0, "stream: every sixth does not");
 
 	/* several at once, block by block in turn */
@@ -214,16 +226,52 @@ static void
 means_and_probe(void)
 {
 	double		mean = 0;
+	FcTimes		t;
 
 	fc_policy_mean(&mean, 6400);
 	check(mean == 6400, "mean: the first sample is the mean");
 	fc_policy_mean(&mean, 0);
 	check(mean == 6300, "mean: a sample weighs one in 64");
 
+	t = (FcTimes) {0};
+	fc_policy_disk_read(&t, 16000, 16, true);
+	check(t.disk_stream == 1000 && t.disk_single == 0, "disk: pages of a stream say nothing of a page alone that was never read");
+	fc_policy_disk_read(&t, 6400, 16, false);
+	check(t.disk_stream == 1000 && t.disk_single == 6400, "disk: outside a stream it is the request that counts");
+	fc_policy_disk_read(&t, 16000, 16, true);
+	check(t.disk_stream == 1000 && t.disk_single == 6400, "disk: nor while a page alone costs more");
+	t = (FcTimes) {.disk_stream = 640, .disk_single = 640, .flash = 100000};
+	fc_policy_disk_read(&t, 16 * 64 * 640, 16, true);
+	check(t.disk_stream == 640 * 64 / 64 + 640 * 63 / 64. && t.disk_single == t.disk_stream, "disk: but a page alone is never cheaper");
+	check(!fc_policy_worth_filling(&t), "fill: not yet");
+	for (int i = 0; i < 3000; i++)
+		fc_policy_disk_read(&t, 16 * 64 * 640, 16, true);
+	check(fc_policy_worth_filling(&t), "fill: streams alone can show that flash would gain");
+	for (int i = 0; i < 300; i++)
+		fc_policy_disk_read(&t, 640, 1, false);
+	check(!fc_policy_worth_filling(&t), "fill: and pages alone that it would not");
+
 	check(fc_policy_probe_interval(1024, 1024) == 1, "probe: always yes: ask always");
 	check(fc_policy_probe_interval(1000, 10) == 1, "probe: one in a hundred is enough");
 	check(fc_policy_probe_interval(1000, 9) == FC_PROBE_SPARSE, "probe: fewer is not");
 	check(fc_policy_probe_interval(1024, 0) == FC_PROBE_SPARSE, "probe: never yes: ask seldom");
+}
+
+static void
+slow_device(void)
+{
+	check(!fc_policy_slower(1500, 1000), "slower: by half is still borne");
+	check(fc_policy_slower(1501, 1000), "slower: more is not");
+	check(!fc_policy_fast_again(750, 1000), "fast again: not at three quarters");
+	check(fc_policy_fast_again(749, 1000), "fast again: below");
+	for (uint64_t flash = 0; flash <= 4000; flash++)
+		if (fc_policy_slower(flash, 1000) && fc_policy_fast_again(flash, 1000))
+			check(false, "slower and fast again at once");
+
+	check(fc_policy_longer_pause(FC_FIRST_PAUSE_S) == 2 * FC_FIRST_PAUSE_S, "pause: doubles");
+	check(fc_policy_longer_pause(128) == 256, "pause: and again");
+	check(fc_policy_longer_pause(256) == FC_LONGEST_PAUSE_S, "pause: up to the longest");
+	check(fc_policy_longer_pause(FC_LONGEST_PAUSE_S) == FC_LONGEST_PAUSE_S, "pause: and stays there");
 }
 
 int
@@ -236,5 +284,6 @@ main(void)
 	streams();
 	leaving();
 	means_and_probe();
+	slow_device();
 	return done();
 }

@@ -2,7 +2,7 @@
 # Sourced: PostgreSQL's own source package, for its test suites.
 #
 #   fc_upstream_fetch CACHE [PLACE]   downloads the source package into CACHE; prints the path of its .dsc file
-#   fc_upstream_unpack DSC DIR        leaves src/test/regress and src/test/isolation of that package in DIR
+#   fc_upstream_unpack DSC DIR        leaves src/test/regress, src/test/isolation and the TAP suites of that package in DIR
 #
 # Debian's binary packages bring pg_regress and isolationtester but not the tests. The source package has them, signed
 # by the same archive that the server came from. Most machines have no deb-src lines, and the administrator's apt
@@ -132,6 +132,7 @@ fc_upstream_unpack() {
     return 1
   fi
   mkdir -p "$target/src/test"
-  mv "$scratch/source/src/test/regress" "$scratch/source/src/test/isolation" "$target/src/test/"
+  mv "$scratch/source/src/test/regress" "$scratch/source/src/test/isolation" "$scratch/source/src/test/recovery" "$target/src/test/"
+  (cd "$scratch/source" && cp -r --parents src/bin/*/t contrib/*/t "$target/")
   rm -rf "$scratch"
 }

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Makes PostgreSQL's own test suites ready to run: usage: prepare.sh TESTS CACHE
 #
-#   TESTS   gets src/test/regress and src/test/isolation of upstream, with the C helpers of the regression suite built
+#   TESTS   gets src/test/regress, src/test/isolation and the TAP suites of upstream, with the C helpers of the
+#           regression suite built
 #   CACHE   keeps the downloaded source package
 #
 # The helpers are built against the pg_config that is first in PATH. TESTS that exist already are left as they are.

@@ -26,6 +26,8 @@ set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source=test/lib/cluster.sh
 . "$here/../lib/cluster.sh"
+# shellcheck source=test/lib/check.sh
+. "$here/../lib/check.sh"
 
 suite=$1
 tests=$2
@@ -38,8 +40,6 @@ if [ ${#arms[@]} -eq 0 ]; then
 fi
 
 pgxs_test=$(pg_config --pkglibdir)/pgxs/src/test
-passed=0
-failed=0
 running=()
 
 stop_running() {
@@ -49,19 +49,6 @@ stop_running() {
   done
 }
 trap stop_running EXIT
-
-# check DESCRIPTION COMMAND...: one test
-check() {
-  local what=$1
-  shift
-  if "$@" >"$dir/check" 2>&1; then
-    passed=$((passed + 1))
-  else
-    failed=$((failed + 1))
-    echo "not ok: $what"
-    head -n 100 "$dir/check"
-  fi
-}
 
 # run_suite RUN: runs the suite on the running cluster of that directory. A failed test is no error here.
 run_suite() {

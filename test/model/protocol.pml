@@ -1,0 +1,778 @@
+/*
+ * The protocol of src/README.md, for spin.  Steps bear the same numbers there, here and in the code.
+ *
+ * What is modelled and what is left out, and why nothing is lost by that: README.md beside this file.
+ *
+ * Property: a hit returns D(p).  It is the assertion HIT in the process Page.
+ *
+ * Sizes and what takes part (-D):
+ *	PAGES		1: page P in full, Q is any other page, of which we only know that it is filled; 2: both in full
+ *	SLOTS		1 or 2
+ *	CELLS		places in the hand-off queue, 1 or 2
+ *	FILES		truncate, drop, re-create, extend
+ *	SWITCH		the device is given up and comes back, perhaps as another one
+ *	AHEAD		reading ahead
+ *	CHECKSUM	R3 compares the checksum
+ *	LIES		the device loses what was written, at any time
+ *
+ * Rules that can be broken (-D BREAK_...) stand where they are broken; runs.txt says what comes of it.
+ */
+
+#ifndef PAGES
+#define PAGES 1
+#endif
+#ifndef SLOTS
+#define SLOTS 2
+#endif
+#ifndef CELLS
+#define CELLS 1
+#endif
+
+#define P 0
+#define Q 1
+#define NONE 2				/* no page, or no slot */
+
+/* Contents: of p before and after some change, rubbish, and no page at all. */
+#define CONTENT(p, newer) (2 * (p) + (newer))
+#define RUBBISH 4
+#define NO_PAGE 5
+
+mtype = { ABSENT, READING, CLEAN, DIRTY, WRITING };	/* a page in the buffer pool; READING, WRITING: its I/O flag */
+mtype = { FREE, RESERVED, USED, RETIRED };			/* a slot */
+mtype = { ACTIVE, OFF };							/* the cache */
+
+/* PostgreSQL and the disk. */
+byte D[2] = { 0, 2 };					/* CONTENT(p, 0) */
+mtype pool[2] = { ABSENT, ABSENT };
+byte frame[2] = { RUBBISH, RUBBISH };	/* what the buffer holds */
+bool newer[2];							/* has the change happened that the property is about? */
+bool exclusive;							/* somebody holds the relation's lock, or the database is closed */
+
+/* The directory, and the device. */
+mtype cache = ACTIVE;
+mtype slot[SLOTS] = FREE;
+bit tag[SLOTS];							/* of the entry */
+bool current[SLOTS];					/* the entry's epoch is that of its relation and database */
+byte device[SLOTS] = RUBBISH;
+#ifdef CHECKSUM
+byte sum[SLOTS] = RUBBISH;				/* what the entry's checksum was made of */
+#endif
+
+/* The writer's fill. */
+byte w_page = NONE;
+bool w_generation, w_epoch;				/* the guard: is it still that of F1? */
+byte w_copy = RUBBISH;
+byte w_locks = NONE;					/* whose partition the writer holds */
+
+/* The hand-off queue. */
+byte h_page[CELLS] = NONE;
+bool h_generation[CELLS], h_epoch[CELLS];
+byte h_copy[CELLS] = RUBBISH;
+
+/* The read that has the page's I/O: what R1 found. */
+byte r_slot[2] = { NONE, NONE };
+bool r_version[2];						/* is the slot's version still that of R1? */
+#ifdef CHECKSUM
+byte r_sum[2] = { RUBBISH, RUBBISH };
+#endif
+
+/* A place for P in the memory of some process: read ahead. */
+#ifdef AHEAD
+byte a_slot = NONE;
+bool a_version;							/* is the slot's version still that of A1? */
+byte a_copy = RUBBISH;
+bool a_done;
+bool r_ahead;							/* R1 found slot and version of the place */
+#endif
+
+#define ENTRY(s, p) (slot[s] == USED && tag[s] == (p))
+#if SLOTS == 1
+#define ANY_ENTRY(p) ENTRY(0, p)
+#define CURRENT_ENTRY(p) (ENTRY(0, p) && current[0])
+#define FIND(p, s) s = 0
+#else
+#define ANY_ENTRY(p) (ENTRY(0, p) || ENTRY(1, p))
+#define CURRENT_ENTRY(p) ((ENTRY(0, p) && current[0]) || (ENTRY(1, p) && current[1]))
+#define FIND(p, s) s = (ENTRY(0, p) && current[0] -> 0 : 1)
+#endif
+
+#ifdef BREAK_R1_EPOCH
+#define FOUND(p) ANY_ENTRY(p)
+#undef FIND
+#define FIND(p, s) s = (ENTRY(0, p) -> 0 : SLOTS - 1)
+#else
+#define FOUND(p) CURRENT_ENTRY(p)
+#endif
+
+/* R3: is what was read the page that was looked up? */
+#ifdef BREAK_R3_VERSION
+#define SAME_VERSION(p) true
+#else
+#define SAME_VERSION(p) r_version[p]
+#endif
+#ifdef CHECKSUM
+#define GOOD(p) (SAME_VERSION(p) && frame[p] == r_sum[p])
+#else
+#define GOOD(p) SAME_VERSION(p)
+#endif
+
+/* ---- the directory; each of these is one step of somebody ---- */
+
+inline set_slot(s, state)
+{
+	slot[s] = state;
+	tag[s] = 0;
+	current[s] = false;
+#ifdef CHECKSUM
+	sum[s] = RUBBISH;
+#endif
+}
+
+/* Under the partition's lock. */
+inline unlink(p)
+{
+	if
+	:: ENTRY(0, p) -> set_slot(0, FREE)
+	:: else
+	fi;
+#if SLOTS > 1
+	if
+	:: ENTRY(1, p) -> set_slot(1, FREE)
+	:: else
+	fi;
+#endif
+}
+
+inline raise_version(s)
+{
+	if
+	:: r_slot[P] == s -> r_version[P] = false
+	:: else
+	fi;
+	if
+	:: r_slot[Q] == s -> r_version[Q] = false
+	:: else
+	fi;
+#ifdef AHEAD
+	if
+	:: a_slot == s -> a_version = false
+	:: else
+	fi;
+#endif
+}
+
+inline bump_page(p)
+{
+	d_step
+	{
+		if
+		:: w_page == p -> w_generation = false
+		:: else
+		fi;
+		if
+		:: h_page[0] == p -> h_generation[0] = false
+		:: else
+		fi;
+#if CELLS > 1
+		if
+		:: h_page[1] == p -> h_generation[1] = false
+		:: else
+		fi;
+#endif
+	}
+}
+
+/* The epoch of the relation or of the database: both pages are of both. */
+inline bump_epoch()
+{
+	d_step
+	{
+		w_epoch = false;
+		h_epoch[0] = false;
+		current[0] = false;
+#if CELLS > 1
+		h_epoch[1] = false;
+#endif
+#if SLOTS > 1
+		current[1] = false;
+#endif
+	}
+}
+
+/* Invalidate p. */
+inline I1(p)
+{
+	bump_page(p)			/* I1 */
+}
+
+inline I2(p)
+{
+#ifdef BREAK_I2_LOCK
+	if						/* I2 */
+	:: d_step { ANY_ENTRY(p) && w_locks != p -> unlink(p) }
+	:: d_step { !ANY_ENTRY(p) -> skip }
+	fi
+#else
+	d_step { w_locks != p -> unlink(p) }	/* I2 */
+#endif
+}
+
+inline invalidate(p)
+{
+#ifdef BREAK_OFF_INVALIDATES
+	if
+	:: cache == ACTIVE -> I1(p); I2(p)
+	:: cache != ACTIVE
+	fi
+#elif defined(BREAK_I_ORDER)
+	I2(p);
+	I1(p)
+#else
+	I1(p);
+	I2(p)
+#endif
+}
+
+/* ---- a page, and whoever has its I/O: a backend, the checkpointer, the background writer ---- */
+
+/* A change of p.  Contents do not matter but for being the same or not: README.md, "Contents". */
+inline change(p)
+{
+	if
+	:: true
+	:: p == P -> newer[p] = true
+	fi;
+}
+
+inline forget_look(p)
+{
+	r_slot[p] = NONE;
+	r_version[p] = false;
+#ifdef CHECKSUM
+	r_sum[p] = RUBBISH;
+#endif
+#ifdef AHEAD
+	r_ahead = (p == P -> false : r_ahead);
+#endif
+}
+
+proctype Page(bit p)
+{
+	bit c = 0;
+
+end:
+	do
+	/* Somebody changes it in the pool. */
+	:: atomic
+		{
+			(pool[p] == CLEAN || pool[p] == DIRTY) && !exclusive;
+			change(p);
+			frame[p] = CONTENT(p, newer[p]);
+			pool[p] = DIRTY;
+		}
+
+	/* The clock evicts it, clean. */
+	:: d_step { pool[p] == CLEAN -> pool[p] = ABSENT; frame[p] = RUBBISH }
+
+	/* It is written: by the checkpointer, the background writer, or to be evicted. */
+	:: atomic { pool[p] == DIRTY -> pool[p] = WRITING };
+#if !defined(BREAK_C1) && !defined(BREAK_WRITE)
+		invalidate(p);						/* C1 */
+#endif
+		if
+		:: D[p] = frame[p]					/* C2 */
+		:: d_step { D[p] = frame[p]; pool[p] = DIRTY };	/* md wrote, and raised */
+			goto end
+		fi;
+#if !defined(BREAK_C3) && !defined(BREAK_WRITE)
+		invalidate(p);						/* C3 */
+#endif
+		if
+		:: true
+		:: atomic
+			{
+				/* E1 */
+				cache == ACTIVE && (h_page[0] == NONE || h_page[CELLS - 1] == NONE);
+#if CELLS > 1
+				if
+				:: h_page[0] == NONE -> c = 0
+				:: else -> c = 1
+				fi;
+#endif
+				h_page[c] = p; h_generation[c] = true; h_epoch[c] = true; h_copy[c] = frame[p];
+				c = 0
+			}
+		fi;
+		pool[p] = CLEAN
+
+	/* It is read; if asynchronously, S1 is all of this but for the end of the I/O, which is S2. */
+	:: atomic { pool[p] == ABSENT && D[p] != NO_PAGE && !exclusive -> pool[p] = READING };
+		if
+		:: cache == ACTIVE
+		:: cache != ACTIVE -> goto disk
+		fi;
+		if
+		:: d_step
+			{
+				/* R1 */
+				w_locks != p && FOUND(p) ->
+				FIND(p, r_slot[p]);
+				r_version[p] = true;
+#ifdef CHECKSUM
+				r_sum[p] = sum[r_slot[p]];
+#endif
+#ifdef AHEAD
+				/* A2 */
+#ifdef BREAK_A2_VERSION
+				r_ahead = (p == P -> a_slot == r_slot[p] : r_ahead);
+#else
+				r_ahead = (p == P -> a_slot == r_slot[p] && a_version : r_ahead);
+#endif
+#endif
+			}
+#ifdef BREAK_A2_LOOK
+		:: d_step
+			{
+				p == P && a_slot != NONE ->
+				r_slot[p] = a_slot;
+				r_version[p] = a_version;
+				r_ahead = true
+			}
+		:: d_step { w_locks != p && !FOUND(p) && (p != P || a_slot == NONE) -> skip };
+#else
+		:: d_step { w_locks != p && !FOUND(p) -> skip };
+#endif
+			goto disk
+		fi;
+		/* R2; what is written meanwhile may be read in part */
+		if
+#ifdef AHEAD
+		:: p == P && r_ahead ->
+			d_step
+			{
+				a_done ->
+				frame[P] = a_copy;
+				a_slot = NONE; a_version = false; a_copy = RUBBISH; a_done = false
+			}
+		:: p != P || !r_ahead ->
+#else
+		:: true ->
+#endif
+			frame[p] = device[r_slot[p]];
+			d_step
+			{
+				if
+				:: device[r_slot[p]] != frame[p] -> frame[p] = RUBBISH
+				:: else
+				fi
+			}
+		fi;
+		if
+		:: d_step
+			{
+				GOOD(p) ->					/* R3 */
+				assert(frame[p] == D[p]);	/* HIT */
+				forget_look(p);
+				pool[p] = CLEAN
+			}
+			goto end
+		:: d_step
+			{
+				!GOOD(p) ->
+#ifdef CHECKSUM
+				/* the version is right and the content is not: the slot is not used again */
+				if
+				:: r_version[p] && w_locks != p && ENTRY(r_slot[p], p) -> set_slot(r_slot[p], RETIRED)
+				:: else
+				fi;
+#endif
+				frame[p] = RUBBISH;
+				forget_look(p)
+			}
+		fi;
+disk:
+		atomic
+		{
+			frame[p] = D[p];
+			pool[p] = CLEAN
+		}
+	od
+}
+
+/* ---- the writer ---- */
+
+inline forget_fill()
+{
+	w_page = NONE;
+	w_generation = false;
+	w_epoch = false;
+	w_copy = RUBBISH
+}
+
+inline take_guard(p)
+{
+	d_step { w_page = p; w_generation = true; w_epoch = true }
+}
+
+/* F2: is the page in the pool, clean, in nobody's hands?  Q is, if it is not modelled. */
+#if PAGES == 1
+#define IS_CLEAN(p) ((p) == Q || pool[p] == CLEAN)
+#define IN_FRAME(p) ((p) == Q -> CONTENT(Q, 0) : frame[p])
+#else
+#define IS_CLEAN(p) (pool[p] == CLEAN)
+#define IN_FRAME(p) frame[p]
+#endif
+#if defined(BREAK_F2_VALID)
+#define MAY_COPY(p) (IS_CLEAN(p) || pool[p] == READING)
+#elif defined(BREAK_F2_DIRTY)
+#define MAY_COPY(p) (IS_CLEAN(p) || pool[p] == DIRTY || pool[p] == WRITING)
+#else
+#define MAY_COPY(p) IS_CLEAN(p)
+#endif
+
+#if defined(BREAK_F6_GUARD)
+#define GUARD_HOLDS true
+#elif defined(BREAK_F6_LSN)
+/* the frame still has the page, with the LSN that it had: not every change moves it */
+#define GUARD_HOLDS (IS_CLEAN(w_page) && w_epoch)
+#elif defined(BREAK_F6_EPOCH)
+#define GUARD_HOLDS w_generation
+#else
+#define GUARD_HOLDS (w_generation && w_epoch)
+#endif
+
+inline take_from_queue(c)
+{
+	d_step
+	{
+		/* E2 */
+		cache == ACTIVE && h_page[c] != NONE ->
+		w_page = h_page[c];
+#ifdef BREAK_E1_GUARD
+		w_generation = true;
+		w_epoch = true;
+#else
+		w_generation = h_generation[c];
+		w_epoch = h_epoch[c];
+#endif
+		w_copy = h_copy[c];
+		h_page[c] = NONE; h_generation[c] = false; h_epoch[c] = false; h_copy[c] = RUBBISH
+	}
+}
+
+proctype Writer()
+{
+	byte s = 0;
+
+end:
+	do
+	:: cache == ACTIVE ->
+#if defined(BREAK_F1_ORDER)
+		if
+		:: d_step { MAY_COPY(P) -> w_page = P; w_copy = IN_FRAME(P) }
+		:: d_step { MAY_COPY(Q) -> w_page = Q; w_copy = IN_FRAME(Q) }
+		:: cache != ACTIVE -> goto end
+		fi;
+		d_step { w_generation = true; w_epoch = true }
+#else
+		if
+		:: take_guard(P)						/* F1 */
+		:: take_guard(Q)
+		fi;
+#ifdef BREAK_F2_LOCK
+		/* looks, copies, and looks whether the frame still has the page; in between it may have had another */
+		if
+		:: MAY_COPY(w_page)
+		:: else -> goto forget
+		fi;
+		w_copy = (pool[w_page] == ABSENT -> CONTENT(1 - w_page, 0) : IN_FRAME(w_page));
+		if
+		:: MAY_COPY(w_page)
+		:: else -> goto forget
+		fi;
+#else
+		if
+		:: d_step { MAY_COPY(w_page) -> w_copy = IN_FRAME(w_page) }	/* F2 */
+		:: d_step { !MAY_COPY(w_page) -> skip };
+			goto forget
+		fi;
+#endif
+#endif
+		goto store
+
+	:: take_from_queue(0) -> goto store
+#if CELLS > 1
+	:: take_from_queue(1) -> goto store
+#endif
+
+#ifdef SWITCH
+	/* The device, or another, is to be used again. */
+	:: cache == OFF ->
+#ifdef BREAK_O_ORDER
+		device[0] = RUBBISH;
+#if SLOTS > 1
+		device[1] = RUBBISH;
+#endif
+#endif
+#ifndef BREAK_O2
+		d_step
+		{
+			/* O2 */
+			set_slot(0, FREE);
+#ifndef BREAK_O2_VERSION
+			raise_version(0)
+#endif
+		}
+#if SLOTS > 1
+		d_step
+		{
+			set_slot(1, FREE);
+#ifndef BREAK_O2_VERSION
+			raise_version(1)
+#endif
+		}
+#endif
+#endif
+		if
+		:: true
+		:: device[0] = RUBBISH				/* O3 */
+#if SLOTS > 1
+			; device[1] = RUBBISH
+#endif
+		fi;
+		cache = ACTIVE						/* O4 */
+#endif
+	od;
+
+store:
+	/* F3 changes only the copy.  Here a page may be left out, and a batch may wait. */
+	if
+	:: s = 0
+#if SLOTS > 1
+	:: s = 1
+#endif
+	:: goto forget
+	fi;
+	if
+	:: d_step { slot[s] != RETIRED -> set_slot(s, FREE) }	/* F4: its old entry */
+	:: slot[s] == RETIRED -> goto forget
+	fi;
+#ifdef BREAK_F4_VERSION
+	slot[s] = RESERVED;
+#else
+	d_step { slot[s] = RESERVED; raise_version(s) }			/* F4: its version */
+#endif
+	if
+	:: cache == ACTIVE
+	:: cache != ACTIVE -> goto release
+	fi;
+	device[s] = RUBBISH;					/* F5 begins */
+	if
+	:: device[s] = w_copy					/* F5 ends */
+	:: goto release							/* it fails */
+	fi;
+#ifdef BREAK_F4_VERSION
+	d_step { raise_version(s) }
+#endif
+	w_locks = w_page;						/* F6 */
+	if
+	:: GUARD_HOLDS && !CURRENT_ENTRY(w_page)
+	:: !(GUARD_HOLDS && !CURRENT_ENTRY(w_page)) -> goto release
+	fi;
+	d_step
+	{
+		unlink(w_page);						/* a dead one */
+		slot[s] = USED;
+		tag[s] = w_page;
+#ifdef BREAK_F6_ENTRY_EPOCH
+		current[s] = true;
+#else
+		current[s] = w_epoch;
+#endif
+#ifdef CHECKSUM
+		sum[s] = w_copy;
+#endif
+	}
+	goto forget;
+release:
+	atomic { set_slot(s, FREE) }
+forget:
+	atomic { forget_fill(); w_locks = NONE; s = 0 }
+	goto end
+}
+
+/* ---- a process that reads ahead ---- */
+
+#ifdef AHEAD
+proctype Ahead()
+{
+end:
+	do
+	:: d_step
+		{
+			/* A1 */
+			a_slot == NONE && cache == ACTIVE && w_locks != P && CURRENT_ENTRY(P) ->
+			FIND(P, a_slot);
+			a_version = true
+		}
+		a_copy = device[a_slot];
+		d_step
+		{
+			if
+			:: device[a_slot] != a_copy -> a_copy = RUBBISH
+			:: else
+			fi;
+			a_done = true
+		}
+	/* never asked for: the place is used for something else */
+	:: d_step { a_done && !r_ahead -> a_slot = NONE; a_version = false; a_copy = RUBBISH; a_done = false }
+	od
+}
+#endif
+
+/* ---- files: truncate, drop, re-create, extend; relation and database ---- */
+
+#ifdef FILES
+inline drop_buffers()
+{
+	d_step { pool[P] != READING && pool[P] != WRITING -> pool[P] = ABSENT; frame[P] = RUBBISH }
+}
+
+inline bump_relation()
+{
+#ifndef BREAK_EPOCH_RELATION
+	bump_epoch()
+#else
+	skip
+#endif
+}
+
+inline bump_database()
+{
+#ifndef BREAK_EPOCH_DATABASE
+	bump_epoch()
+#else
+	skip
+#endif
+}
+
+#define LOCKABLE (!exclusive && D[P] != NO_PAGE && pool[P] != READING)
+
+proctype Files()
+{
+end:
+	do
+	/* Truncated, page by page. */
+	:: atomic { LOCKABLE -> exclusive = true };
+#ifdef BREAK_C_EARLY
+		invalidate(P);
+		drop_buffers();
+		D[P] = NO_PAGE;
+#else
+		drop_buffers();
+		invalidate(P);						/* C1 */
+		D[P] = NO_PAGE;						/* C2 */
+		invalidate(P);						/* C3 */
+#endif
+		exclusive = false
+
+	/* Truncated by epoch, or dropped. */
+	:: atomic { LOCKABLE -> exclusive = true };
+		drop_buffers();
+		bump_relation();					/* C1 */
+		D[P] = NO_PAGE;						/* C2 */
+		bump_relation();					/* C3 */
+		exclusive = false;
+		if
+		:: true
+		:: bump_relation();					/* C1: created anew, with the same number */
+			bump_relation()					/* C3 */
+		fi
+
+	/* Grows again. */
+	:: atomic { D[P] == NO_PAGE && pool[P] == ABSENT -> pool[P] = WRITING };
+#ifndef BREAK_EXTEND
+		invalidate(P);						/* C1 */
+#endif
+		atomic { change(P); D[P] = CONTENT(P, newer[P]) };	/* C2 */
+#ifndef BREAK_EXTEND
+		invalidate(P);						/* C3 */
+#endif
+		d_step { frame[P] = D[P]; pool[P] = CLEAN }
+
+	/* The database is dropped or moved; and is made anew, or moved back. */
+	:: D[P] != NO_PAGE ->
+#ifndef BREAK_DATABASE_BEFORE
+		bump_database();					/* C1 */
+#endif
+		if
+		:: atomic { LOCKABLE -> exclusive = true }
+		:: D[P] == NO_PAGE -> goto end
+		fi;
+#ifdef BREAK_DATABASE_EARLY
+		bump_database();
+#endif
+		drop_buffers();
+		D[P] = NO_PAGE;						/* C2 */
+#if !defined(BREAK_DATABASE_AFTER) && !defined(BREAK_DATABASE_EARLY)
+		bump_database();					/* C3 */
+#endif
+#if !defined(BREAK_DATABASE_CREATE) && !defined(BREAK_DATABASE_EARLY)
+		bump_database();					/* C1 */
+#endif
+		atomic { change(P); D[P] = CONTENT(P, newer[P]) };	/* C2 */
+		exclusive = false
+	od
+}
+#endif
+
+/* ---- the device ---- */
+
+#if defined(SWITCH) || defined(LIES)
+proctype Device()
+{
+end:
+	do
+#ifdef SWITCH
+	:: atomic { cache == ACTIVE -> cache = OFF }	/* O1 */
+#endif
+#ifdef LIES
+	:: device[0] = RUBBISH
+#if SLOTS > 1
+	:: device[1] = RUBBISH
+#endif
+#endif
+	od
+}
+#endif
+
+init
+{
+	atomic
+	{
+		run Page(P);
+#if PAGES > 1
+		run Page(Q);
+#endif
+		run Writer();
+#ifdef AHEAD
+		run Ahead();
+#endif
+#ifdef FILES
+		run Files();
+#endif
+#if defined(SWITCH) || defined(LIES)
+		run Device();
+#endif
+	}
+	/* For the test of the runs themselves: an outcome that they must turn down. */
+#ifdef SELF_TEST_UNREACHED
+	if
+	:: true
+	:: newer[Q] -> newer[Q] = false
+	fi
+#endif
+#ifdef SELF_TEST_OTHER
+	assert(newer[Q])
+#endif
+}

@@ -1,0 +1,352 @@
+# A cache that went off comes back by itself: when, how it says so, and that nothing stale survives the gap. Devices that
+# do not answer, and devices that are slower than the disk.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../lib";
+use FlashCache;
+use FlashCacheServer;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+# More slots than there are pages in use; the time-out is far more than a page takes and far less than the delays below.
+my $node = fc_new_node('main', size => '8MB',
+	conf => "bgwriter_lru_maxpages = 0\ncheckpoint_timeout = 1h\npg_flashcache.io_timeout = '2s'\n");
+my $bounded = $node->safe_psql('postgres', 'SELECT waits_bounded FROM pg_stat_flashcache') eq 't';
+my $answer  = '10|5006|5006';
+my $round   = 0;
+
+$node->safe_psql('postgres', q{
+	CREATE TABLE t (id int, v text);
+	ALTER TABLE t ALTER v SET STORAGE PLAIN;
+	CREATE FUNCTION content(id int, round int) RETURNS text AS $$
+		SELECT to_char(id + round, 'FM000000') || repeat('x', 5000)
+	$$ LANGUAGE sql;
+	INSERT INTO t SELECT n, content(n, 0) FROM generate_series(1, 10) n;
+});
+
+sub rows
+{
+	return $node->safe_psql('postgres', 'SELECT count(*), min(length(v)), max(length(v)) FROM t');
+}
+
+# Other content for every page of t, on disk.
+sub change
+{
+	$round += 10;
+	$node->safe_psql('postgres', "UPDATE t SET v = content(id, $round); CHECKPOINT");
+	return;
+}
+
+# The content of that change, and every page that comes from flash is compared with the disk.
+sub is_fresh
+{
+	my ($what) = @_;
+	fc_to_flash($node, 't');
+	my %moved = fc_delta($node, sub {
+		is($node->safe_psql('postgres', "SELECT count(*) FROM t WHERE v = content(id, $round)"), '10',
+			"$what: the pages are those of now");
+	}, 'verify_failures', 'checksum_failures');
+	is_deeply(\%moved, { verify_failures => 0, checksum_failures => 0 }, "$what: nothing stale from flash");
+	return;
+}
+
+# Trouble is told with a WARNING again, and the first pause is short again.
+sub new_series
+{
+	foreach my $value ('off', 'on')
+	{
+		$node->append_conf('postgresql.conf', "pg_flashcache.enabled = $value\n");
+		$node->reload;
+		fc_wait_state($node, $value eq 'on' ? 'active' : 'disabled');
+	}
+	return;
+}
+
+sub log_lines
+{
+	my ($offset) = @_;
+	return [ map { s/^.*?(WARNING|LOG):\s+/$1: /r =~ s/ \(.*//r } grep { /(WARNING|LOG): +pg_flashcache is/ }
+		  split /\n/, slurp_file($node->logfile, $offset) ];
+}
+
+my $slots = $node->safe_psql('postgres', 'SELECT slots FROM pg_stat_flashcache');
+my $back  = qq{LOG: pg_flashcache is active: $slots slots on "} . fc_flash_file($node) . '", direct I/O';
+
+# A device that fails for a while. The pauses double while it does.
+{
+	fc_to_flash($node, 't');
+	my $offset = -s $node->logfile;
+	my %before = fc_stat($node, 'probes', 'switch_offs', 'state_since');
+
+	fc_failpoint($node, 'store_read', 'error');
+	is(rows(), $answer, 'failing: the query is answered');
+	# Three probes that fail: after 1, 2 and 4 seconds.
+	ok($node->poll_query_until('postgres', "SELECT probes = $before{probes} + 3 FROM pg_stat_flashcache"),
+		'failing: probes that fail');
+	is($node->safe_psql('postgres', q{
+			SELECT state, state_since > '} . $before{state_since} . q{', next_probe > state_since + interval '15 s',
+				next_probe <= now() + interval '8.5 s', reason
+			FROM pg_stat_flashcache}),
+		'off|t|t|t|a page written to the flash device could not be read back', 'failing: each pause is twice the one before');
+	change();
+	fc_failpoint($node, 'store_read', 'off');
+	fc_wait_active($node);
+	my %after = fc_stat($node, 'probes', 'switch_offs', 'next_probe', 'reason');
+	is_deeply(\%after, { probes => $before{probes} + 4, switch_offs => $before{switch_offs} + 1, next_probe => '', reason => '' },
+		'failing: the fourth probe brings it back');
+	$node->wait_for_log(qr/LOG: .* is active/, $offset);
+	my $lines = log_lines($offset);
+	like($lines->[0], qr/^WARNING: pg_flashcache is off: 3 failures in a row/, 'failing: one warning');
+	is_deeply([ @$lines[ 1 .. $#$lines ] ], [$back], 'failing: one line when it is back, none for the probes');
+	is_fresh('failing');
+
+	# The same again soon: no second warning, and the pause goes on from where it was.
+	$offset = -s $node->logfile;
+	fc_to_flash($node, 't');
+	fc_failpoint($node, 'probe_due', 'error');
+	fc_failpoint($node, 'store_read', 'error');
+	rows();
+	fc_failpoint($node, 'store_read', 'off');
+	$node->wait_for_log(qr/is off: /, $offset);
+	is($node->safe_psql('postgres', q{
+			SELECT round(extract(epoch FROM next_probe - state_since)) FROM pg_stat_flashcache}), '16', 'again: a longer pause');
+	$lines = log_lines($offset);
+	like($lines->[0], qr/^LOG: pg_flashcache is off: 3 failures in a row/, 'again: told without a warning');
+	is(scalar @$lines, 1, 'again: once');
+	is($node->safe_psql('postgres', 'SELECT pg_flashcache_enable()'), 't', 'again: enabled at once');
+	fc_failpoint($node, 'probe_due', 'off');
+	is_fresh('again');
+
+	# Who asks for it begins anew.
+	$offset = -s $node->logfile;
+	fc_to_flash($node, 't');
+	fc_failpoint($node, 'store_read', 'error');
+	rows();
+	fc_failpoint($node, 'store_read', 'off');
+	$node->wait_for_log(qr/WARNING: .* is off: .*\n.*DETAIL: .* tries again by itself in 1 s\./, $offset);
+	fc_wait_active($node);
+	is(rows(), $answer, 'after enabling: from the beginning');
+}
+
+# The file is deleted under the server, then replaced by somebody else's. A new session has to open it.
+{
+	my $file = fc_flash_file($node);
+	my $offset = -s $node->logfile;
+
+	new_series();
+	fc_to_flash($node, 't');
+	fc_failpoint($node, 'probe_due', 'error');
+	unlink $file or die $!;
+	is(rows(), $answer, 'deleted: the query is answered');
+	is(fc_view($node), qq{off|could not open "$file": No such file or directory|interception}, 'deleted: off at the first look');
+	change();
+	fc_failpoint($node, 'store_open', 'nospace');
+	fc_failpoint($node, 'probe_due', 'off');
+	my $bytes = $slots * 8192 + 65536;
+	ok($node->poll_query_until('postgres',
+			qq{SELECT reason = 'could not reserve $bytes bytes for "$file": No space left on device' FROM pg_stat_flashcache}),
+		'deleted: no space for a new one');
+	fc_failpoint($node, 'store_open', 'off');
+	fc_wait_active($node);
+	is(-s $file, $bytes, 'deleted: made anew');
+	is_fresh('deleted');
+
+	fc_failpoint($node, 'probe_due', 'error');
+	rename $file, "$file.away" or die $!;
+	open my $fh, '>', $file or die $!;
+	print $fh 'mine';
+	close $fh;
+	chmod 0600, $file;
+	is(rows(), $answer, 'replaced: the query is answered');
+	is(fc_view($node), qq{off|"$file" has been replaced by another file|interception}, 'replaced: off at the first look');
+	fc_failpoint($node, 'probe_due', 'off');
+	ok($node->poll_query_until('postgres',
+			qq{SELECT reason = '"$file" holds something that is not a flash cache' FROM pg_stat_flashcache}),
+		'replaced: not taken');
+	is(slurp_file($file), 'mine', 'replaced: left alone');
+	rename "$file.away", $file or die $!;
+	is($node->safe_psql('postgres', 'SELECT pg_flashcache_enable()'), 't', 'replaced: the old one is taken again');
+	change();
+	is_fresh('replaced');
+}
+
+# The file is truncated under the server: reads beyond its end are short, nobody gets SIGBUS.
+{
+	my $file = fc_flash_file($node);
+	my $size = -s $file;
+
+	fc_to_flash($node, 't');
+	fc_failpoint($node, 'probe_due', 'error');
+	truncate $file, 65536 or die $!;
+	is(rows(), $answer, 'truncated: the query is answered');
+	like(fc_view($node), qr/^off\|3 failures in a row, the last: could read only 0 of \d+ bytes at offset \d+ of "\Q$file\E"\|/,
+		'truncated: off, and it says why');
+	change();
+	fc_failpoint($node, 'probe_due', 'off');
+	fc_wait_active($node);
+	is(-s $file, $size, 'truncated: as long as before');
+	is_fresh('truncated');
+}
+
+# A device that does not answer for longer than the time-out. The delay is the kernel's: the request is under way all
+# that time, into memory of its own, and the read comes true when everybody has long turned away.
+SKIP:
+{
+	skip 'no io_uring here: nobody can turn away from a device', 18 if !$bounded;
+	my $reason = 'the flash device did not answer for 2000 ms';
+	my $offset = -s $node->logfile;
+
+	new_series();
+	fc_to_flash($node, 't');
+	my %before = fc_stat($node, 'timeouts', 'read_errors', 'write_errors', 'switch_offs', 'hits');
+	my $session = $node->background_psql('postgres');
+	$session->query_safe('SELECT count(v) FROM t WHERE false');
+	fc_failpoint($node, 'probe_due', 'error');
+	fc_failpoint($node, 'store_read', 'delay:5000000');
+	is($session->query_safe('SELECT count(*), min(length(v)), max(length(v)) FROM t'), $answer, 'hung: the query is answered');
+	is(fc_view($node), "off|$reason|interception", 'hung: off at once');
+	my %after = fc_stat($node, 'timeouts', 'read_errors', 'write_errors', 'switch_offs');
+	is($after{timeouts} - $before{timeouts}, 1, 'hung: one wait, then nobody waits any more');
+	is($after{read_errors} - $before{read_errors}, 1, 'hung: counted among the errors');
+	is($after{switch_offs} - $before{switch_offs}, 1, 'hung: off once');
+	my (undef, undef, $stderr) = $node->psql('postgres', 'SELECT pg_flashcache_enable()');
+	like($stderr, qr/ERROR:  pg_flashcache could not be enabled: $reason\nHINT:  See the kernel's log/, 'hung: enable comes back');
+	change();
+	fc_failpoint($node, 'store_read', 'off');
+	fc_failpoint($node, 'probe_due', 'off');
+	fc_wait_active($node);
+	is_deeply([ fc_warnings($node, $offset) ], ["pg_flashcache is off: $reason"], 'hung: one warning');
+	is_fresh('hung');
+
+	# The session whose read came late reads on, into other memory.
+	fc_to_flash($node, 't');
+	my %moved = fc_delta($node, sub {
+		is($session->query_safe("SELECT count(*) FROM t WHERE v = content(id, $round)"), '10',
+			'hung: the session goes on');
+	}, 'verify_failures', 'checksum_failures', 'read_errors');
+	is_deeply(\%moved, { verify_failures => 0, checksum_failures => 0, read_errors => 0 }, 'hung: and reads from flash');
+
+	# A session that ends while the device still owes it an answer.
+	fc_failpoint($node, 'probe_due', 'error');
+	fc_failpoint($node, 'store_read', 'delay:5000000');
+	is(rows(), $answer, 'gone: the query is answered');
+	is($node->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()}),
+		1, 'gone: a session ends all the same');
+	$session->quit;
+
+	# And the writer, which is in the middle of a write.
+	fc_failpoint($node, 'store_read', 'off');
+	fc_failpoint($node, 'probe_due', 'off');
+	fc_wait_active($node);
+	$node->safe_psql('postgres', 'CREATE TABLE w AS SELECT 1 AS n');
+	%before = fc_stat($node, 'timeouts', 'write_errors');
+	fc_failpoint($node, 'store_write', 'delay:15000000');
+	$node->safe_psql('postgres', 'UPDATE w SET n = 2');
+	fc_evict($node, 'w');
+	ok($node->poll_query_until('postgres', "SELECT state = 'off' AND reason = '$reason' FROM pg_stat_flashcache"),
+		'write hung: off at once');
+	%after = fc_stat($node, 'timeouts', 'write_errors');
+	is_deeply([ map { $after{$_} - $before{$_} } qw(timeouts write_errors) ], [ 1, 1 ], 'write hung: one');
+	is(fc_in_flash($node, 'w'), 0, 'write hung: the page is not taken for written');
+	$node->append_conf('postgresql.conf', 'pg_flashcache.enabled = off');
+	$node->reload;
+	fc_wait_state($node, 'disabled');
+	pass('write hung: can be disabled');
+	$node->append_conf('postgresql.conf', 'pg_flashcache.enabled = on');
+	$node->reload;
+	ok($node->poll_query_until('postgres', "SELECT state = 'off' AND reason = '$reason' FROM pg_stat_flashcache"),
+		'write hung: not back before the write has ended');
+}
+
+# The server stops while that write is still under way.
+$node->stop('fast');
+ok(1, 'write hung: a fast shutdown');
+
+# Flash that is slower than the disk is left alone, and keeps its pages. Data files of a test are in memory, hence the
+# delay of the disk.
+{
+	$node->append_conf('postgresql.conf', "pg_flashcache.pause_when_slow = on\n");
+	$node->start;
+	fc_wait_active($node);
+	fc_to_flash($node, 't');
+	my $used = $node->safe_psql('postgres', 'SELECT used FROM pg_stat_flashcache');
+	my $offset = -s $node->logfile;
+	my $read = q{SELECT count(*) FROM generate_series(0, 9) b, LATERAL (SELECT v FROM t WHERE ctid = format('(%s,1)', b)::tid) s};
+
+	fc_failpoint($node, 'disk_read', 'delay:2000');
+	# Every hit is compared with the disk, so that both are measured.
+	for (1 .. 10)
+	{
+		fc_to_flash($node, 't');
+		$node->safe_psql('postgres', $read);
+	}
+	# One request that is held up tells nothing. The session has what it needs, and reads that page only.
+	my $control = fc_control($node);
+	my $one     = q{SELECT id FROM t WHERE ctid = '(0,1)'};
+	my $hits    = 'SELECT hits FROM pg_stat_flashcache';
+	$control->query_safe($_) foreach $one, $hits;
+	fc_to_flash($node, 't');
+	my $before = $control->query_safe($hits);
+	fc_failpoint($control, 'store_read', 'delay:300000');
+	$control->query_safe($one);
+	fc_failpoint($control, 'store_read', 'off');
+	is($control->query_safe($hits) - $before, 1, 'held up once: a hit');
+	$control->quit;
+	fc_writer_round($node);
+	is($node->safe_psql('postgres', 'SELECT state FROM pg_stat_flashcache'), 'active', 'held up once: not left alone for that');
+
+	fc_failpoint($node, 'store_read', 'delay:50000');
+	for (1 .. 30)
+	{
+		last if $node->safe_psql('postgres', 'SELECT state FROM pg_stat_flashcache') eq 'paused';
+		fc_to_flash($node, 't');
+		$node->safe_psql('postgres', $read);
+	}
+	my %now = fc_stat($node, 'state', 'reason', 'used');
+	is($now{state}, 'paused', 'slow: left alone');
+	like($now{reason}, qr/^flash is slower than the disk: \d+\.\d\d ms a read, the disk \d+\.\d\d ms$/, 'slow: it says how slow');
+	cmp_ok($now{used}, '>=', $used, 'slow: its pages stay');
+	my %moved = fc_delta($node, sub { fc_evict($node, 't'); $node->safe_psql('postgres', $read) }, 'hits', 'inserts', 'read_errors');
+	is_deeply(\%moved, { hits => 0, inserts => 0, read_errors => 0 }, 'slow: neither hits nor fills');
+	$node->safe_psql('postgres', q{UPDATE t SET v = v WHERE id = 5; CHECKPOINT});
+	my ($rc, undef, $stderr) = $node->psql('postgres', 'SELECT pg_flashcache_enable()');
+	like($stderr, qr/ERROR:  pg_flashcache could not be enabled: flash is slower than the disk/, 'slow: not enabled while it is');
+
+	# It is to be used whatever it takes: nobody waits for the next probe, which here would never come.
+	fc_failpoint($node, 'probe_due', 'error');
+	$node->append_conf('postgresql.conf', "pg_flashcache.pause_when_slow = off\n");
+	$node->reload;
+	fc_wait_active($node);
+	$node->append_conf('postgresql.conf', "pg_flashcache.pause_when_slow = on\n");
+	$node->reload;
+	ok($node->poll_query_until('postgres', q{SELECT state = 'paused' FROM pg_stat_flashcache}), 'slow: left alone again');
+
+	# The disk gets slow as well: likewise, as soon as reads have shown it.
+	fc_failpoint($node, 'store_read', 'delay:5000');
+	fc_failpoint($node, 'disk_read', 'delay:20000');
+	for (1 .. 30)
+	{
+		last if $node->safe_psql('postgres', 'SELECT state FROM pg_stat_flashcache') eq 'active';
+		fc_evict_all($node);
+	}
+	fc_wait_active($node);
+	fc_failpoint($node, 'probe_due', 'off');
+	fc_failpoint($node, 'store_read', 'off');
+	$node->wait_for_log(qr/LOG: .* is active: flash is faster than the disk again/, $offset);
+	my @warnings = fc_warnings($node, $offset);
+	is(scalar @warnings, 2, 'slow: a warning, and another one as pg_flashcache_enable() began anew');
+	like($_, qr/^pg_flashcache is paused: flash is slower than the disk/, 'slow: that it is paused') foreach @warnings;
+	cmp_ok($node->safe_psql('postgres', 'SELECT used FROM pg_stat_flashcache'), '>=', $used - 2, 'fast again: the pages are there');
+	fc_evict($node, 't');
+	%moved = fc_delta($node, sub { $node->safe_psql('postgres', $read) }, 'hits', 'verify_failures', 'checksum_failures');
+	cmp_ok($moved{hits}, '>=', 8, 'fast again: and are read');
+	is_deeply([ @moved{qw(verify_failures checksum_failures)} ], [ 0, 0 ], 'fast again: none of them stale');
+	fc_failpoint($node, 'disk_read', 'off');
+}
+
+$node->stop;
+done_testing();

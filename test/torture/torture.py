@@ -1,0 +1,684 @@
+#!/usr/bin/env python3
+"""Tortures a server with the flash cache, and looks whether anything is lost, old or damaged.
+
+Rounds of: sessions at work (sessions.py) until a number of operations is reached; then the server is hit in one of many
+ways (EVENTS); then it recovers, and everything is checked: the tables against the shadow log (shadow.py), pg_amcheck
+with heapallindexed, pg_checksums after clean stops, the counters and the logs. Every hit is compared with the disk
+(pg_flashcache.verify), shared buffers have 128 pages or a few more, and the cache not many more than that.
+
+    torture.py [--minutes N | --rounds N] [--seed N] [--operations N] [--events A,B] [DIR]
+    torture.py --health [--minutes N] [--every S] [--seed N] [DIR]        memory, descriptors and locks: health.py
+
+The seed decides everything that is chosen; it is printed at the beginning and with every failure. The same seed gives
+the same rounds of the same operations again. What the scheduler makes of them is not in it, so a failure that needs two
+processes to meet may take several runs.
+
+DIR is an empty folder on a short path (a socket lies in it). It is kept when something failed: `shadow.*.log` is what
+each session did, `s*/log` what the servers said. Expects the private server's bin first in PATH, and not to be root:
+`test/torture/run` does both. The last line is `N passed, N failed`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import os
+import pathlib
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from collections.abc import Callable
+
+import health
+import pq
+import sessions
+from cluster import Failure, Server, run, wait_until
+
+# By how much a round's number of operations differs from the one that was asked for.
+SPREAD = (0.5, 1.5)
+ROUND_PATIENCE_S = 300.0  # a guard against a hang
+SHARES = 5  # sessions that have rows in the shared table
+
+COUNTERS = ("hits", "misses", "verify_checks", "inserts", "eviction_aged_out", "eviction_invalidated", "prefetches")
+TROUBLE = ("verify_failures", "checksum_failures", "read_errors", "write_errors", "slots_retired")
+
+BASE_CONF = (
+    "fsync = off  # a crash of the machine is not what this is about",
+    "log_line_prefix = '%m %b[%p] %q%a '",
+    "log_min_messages = warning",
+    "log_lock_waits = off",
+    "log_checkpoints = off",
+    "allow_in_place_tablespaces = on",
+    "max_prepared_transactions = 10",
+    "max_connections = 40",
+    "autovacuum_naptime = 1s",
+    "max_wal_size = 128MB",
+    "min_wal_size = 80MB",
+    "wal_keep_size = 256MB",
+    "deadlock_timeout = 200ms",
+    "temp_buffers = 800kB",
+    "maintenance_work_mem = 4MB",
+    "statement_timeout = 200s  # a guard against a hang",
+    "restart_after_crash = on",
+    "jit = off  # which grows by itself: an index that is forced looks costly enough for it",
+    "hot_standby = on",
+    "shared_preload_libraries = 'pg_flashcache'",
+    "pg_flashcache.verify = on",
+    # a machine that is busy with other things is no broken device
+    "pg_flashcache.io_timeout = 60s",
+    "pg_flashcache.pause_when_slow = off",
+    "pg_flashcache.os_cache_probe = off",
+    "pg_flashcache.admission = all",
+    "pg_flashcache.keep_stats = off",
+)
+
+
+class Torture:
+    """The rounds, and what the sessions see of them (sessions.Context)."""
+
+    def __init__(self, options: argparse.Namespace, directory: pathlib.Path) -> None:
+        self.seed: int = options.seed
+        self.options = options
+        self.dir = directory
+        self.round = 0
+        self.passed = 0
+        self.failed = 0
+        self.faults = False
+        self.index_kinds = sessions.INDEXES
+        self.safe_copies = False  # no copies of databases that a standby's second recovery would do wrong
+        self.widen = False
+        self.calm = False  # leave the settings alone
+        self.without_cache: bool = options.without_cache
+        self.threads: dict[sessions.Session, threading.Thread] = {}
+        self.pauses: list[tuple[str, str]] = []
+        self.device_faults: list[tuple[str, str]] = []
+        self.servers_made = 0
+        self.server = self.new_server()
+        self.standby: Server | None = None
+        self.wal_level = "replica"
+        self.crashing = False
+        self.terminated: set[int] = set()
+        self.stops = [threading.Event() for _ in range(3)]  # by Session.ends
+        self.enough = threading.Event()
+        self.lock = threading.Lock()
+        self.operations: collections.Counter[str] = collections.Counter()
+        self.in_round = 0
+        self.target = 0
+        self.events: collections.Counter[str] = collections.Counter()
+        self.sums: collections.Counter[str] = collections.Counter()
+        self.counted: dict[str, int] = {}
+        self.deck: list[str] = []
+        self.began = time.monotonic()
+
+        logs = directory
+        writers = [sessions.Writer(f"w{i}", self, logs, (i, SHARES)) for i in range(3)]
+        self.standby_reader = sessions.StandbyReader("standby", self, logs)
+        self.sessions: list[sessions.Session] = [
+            *writers,
+            sessions.TwoPhase("twophase", self, logs, (3, SHARES)),
+            sessions.Others("others", self, logs, (4, SHARES)),
+            sessions.Databases("databases", self, logs),
+            sessions.Reader("reader", self, logs),
+            sessions.Control("control", self, logs),
+        ]
+
+    # ---- what sessions see ----
+
+    def connect(self, database: str, name: str) -> pq.Connection:
+        return self.server.connect(database, name)
+
+    def connect_standby(self, database: str, name: str) -> pq.Connection:
+        if self.standby is None:
+            raise pq.Lost("there is no standby")
+        return self.standby.connect(database, name)
+
+    def count(self, session: str, operation: str) -> None:
+        with self.lock:
+            self.operations[operation] += 1
+            self.in_round += 1
+            if self.in_round >= self.target:
+                self.enough.set()
+
+    def losses_expected(self, pid: int) -> bool:
+        return self.crashing or (pid != 0 and pid in self.terminated)
+
+    def may_terminate(self, pid: int) -> None:
+        self.terminated.add(pid)
+
+    def victims(self) -> list[int]:
+        # A commit that waits for the standby would be made without it.
+        if self.standby is not None:
+            return []
+        kinds = (sessions.Writer, sessions.Reader)
+        return [s.conn.pid for s in self.sessions if isinstance(s, kinds) and s.conn is not None]
+
+    def check_counters(self, conn: pq.Connection) -> None:
+        columns = (*COUNTERS, *TROUBLE)
+        row = conn.run(f"SELECT {', '.join(columns)} FROM pg_stat_flashcache")[0]
+        now = {name: int(value or 0) for name, value in zip(columns, row, strict=True)}
+        with self.lock:
+            # They begin anew after a crash or a reset, and on another server.
+            begun = any(now[name] < self.counted.get(name, 0) for name in COUNTERS)
+            for name in COUNTERS:
+                self.sums[name] += now[name] - (0 if begun else self.counted.get(name, 0))
+            self.counted = now
+        wrong = {name: now[name] for name in TROUBLE if now[name] and (name == "verify_failures" or not self.faults)}
+        if wrong:
+            raise Failure(f"counters that must be 0: {wrong}")
+
+    # ---- the server ----
+
+    def new_server(self) -> Server:
+        self.servers_made += 1
+        return Server(self.dir / f"s{self.servers_made}")
+
+    def make(self) -> None:
+        rng = random.Random(f"{self.seed}/make")
+        checksums, whole_pages = rng.random() < 0.75, rng.random() < 0.7
+        conf = [*BASE_CONF, *self.server.own_place()]
+        if not whole_pages:
+            # Recovery then reads every page that it changes. But of a BRIN index that was dropped later it may find no page
+            # to put an entry on, and PostgreSQL crashes (brin_xlog_insert_update asks for the number of no buffer).
+            conf.append("full_page_writes = off")
+            self.index_kinds = tuple(kind for kind in sessions.INDEXES if kind != "brin")
+        self.server.initdb(checksums, conf)
+        self.say(f"data checksums {'on' if checksums else 'off'}, full_page_writes {'on' if whole_pages else 'off'}; {run(['postgres', '--version']).strip()}")
+        self.configure(rng)
+        self.server.start()
+        with self.server.connect() as conn:
+            conn.run("CREATE EXTENSION pg_flashcache")
+            for space in (*sessions.SPACES, "c", "d"):
+                conn.run(f"CREATE TABLESPACE {space} LOCATION ''")
+            conn.run(f"CREATE DATABASE {sessions.MAIN}")
+        with self.server.connect(sessions.MAIN) as conn:
+            for sql in ("CREATE EXTENSION amcheck", "CREATE EXTENSION pg_flashcache", *sessions.SCHEMA.split(";")):
+                conn.run(sql)
+        self.server.wait_ready()
+        with self.server.connect() as conn:
+            self.device_faults = sessions.known_points(conn, list(sessions.DEVICE_FAULTS))
+            self.forget_faults(conn)
+            # Nothing goes by while the server is quiet, but for the writer; which is held up for a moment at the most.
+            self.pauses = sessions.known_points(conn, [(point, "pause") for point in sessions.PAUSE_POINTS])
+        self.faults = True  # just now
+        self.read_log(self.server)
+        self.faults = False
+        for session in self.sessions:
+            session.prepare()
+            session.disconnect()
+
+    def configure(self, rng: random.Random) -> None:
+        """Settings that need a restart, drawn for each."""
+        minimal = rng.random() < 0.25 and self.next_event() != "promote"
+        self.wal_level = "minimal" if minimal else "replica"
+        conf = {
+            # An index that is built pins 32 pages at once (log_newpage_range), as may the end of a transaction with
+            # wal_level = minimal: four sessions at that take all the buffers of 1 MB.
+            "shared_buffers": rng.choice(("1536kB", "1536kB", "2MB", "4MB")),
+            "pg_flashcache.size": rng.choice(("512kB", "4MB", "32MB", "64MB")),
+            "pg_flashcache.admission": rng.choice(("all", "all", "auto", "reuse")),
+            "wal_level": self.wal_level,
+            "max_wal_senders": "0" if minimal else "5",
+            "max_parallel_workers_per_gather": rng.choice(("0", "2")),
+        }
+        io_method = rng.choice(("worker", "sync", "io_uring"))
+        combine = rng.choice(("8kB", "128kB", "256kB"))
+        if self.major() >= 17:
+            conf["io_combine_limit"] = combine
+        if self.major() >= 18:
+            conf["io_method"] = io_method
+        self.server.configure(f"{name} = '{value}'" for name, value in conf.items())
+        self.server.configure([os.environ.get("FC_EXTRA_CONF", "")])
+        self.say("settings: " + ", ".join(f"{n} = {v}" for n, v in conf.items()))
+
+    def major(self) -> int:
+        return int((self.server.data / "PG_VERSION").read_text())
+
+    def add_standby(self) -> None:
+        standby = self.server.standby(self.dir / f"s{self.servers_made + 1}")
+        self.servers_made += 1
+        standby.start()
+        standby.wait_ready()
+        self.standby = standby
+        with self.server.connect() as conn:
+            conn.run("ALTER SYSTEM SET synchronous_standby_names = '*'")
+            conn.run("SELECT pg_reload_conf()")
+            wait_until(
+                "the standby is synchronous",
+                lambda: bool(conn.run("SELECT FROM pg_stat_replication WHERE sync_state = 'sync' AND state = 'streaming'")),
+            )
+
+    def drop_standby(self) -> None:
+        if self.standby is None:
+            return
+        self.read_log(self.standby)
+        self.standby.kill_all()
+        self.standby.remove()
+        self.standby = None
+        with self.server.connect() as conn:
+            conn.run("ALTER SYSTEM RESET synchronous_standby_names")
+            conn.run("SELECT pg_reload_conf()")
+
+    # ---- events: what ends a round ----
+    # Each leaves the server running, or down for a start with other settings; true if it may have lost memory.
+
+    def kill_child(self, kind: str) -> bool:
+        victims = self.server.find(kind)
+        self.crashing = True
+        killed = [pid for pid in victims[:1] if self.server.kill_child(pid)]
+        if not killed:
+            self.say(f"there is no {kind}")
+            self.crashing = False
+            return False
+        self.join()
+        return True
+
+    def kill_backend(self) -> bool:
+        mine = [s.conn.pid for s in self.sessions if s.conn is not None]
+        self.crashing = True
+        rng = random.Random(f"{self.seed}/{self.round}/victim")
+        if not any(self.server.kill_child(pid) for pid in rng.sample(mine, len(mine))):
+            self.crashing = False
+            return False
+        self.join()
+        return True
+
+    def kill_server(self) -> bool:
+        self.crashing = True
+        self.server.kill_all()
+        return True
+
+    def kill_postmaster(self) -> bool:
+        self.crashing = True
+        self.server.kill_postmaster()
+        return True
+
+    def crash_in_recovery(self) -> bool:
+        self.kill_server()
+        for delay_ms in (20, 150):
+            rng = random.Random(f"{self.seed}/{self.round}/{delay_ms}")
+            run(["pg_ctl", "--no-wait", "--silent", f"--pgdata={self.server.data}", f"--log={self.server.log}", "start"])
+            wait_until("the postmaster is there", lambda: self.server.postmaster() is not None)
+            time.sleep(rng.randrange(delay_ms) / 1000)
+            self.server.kill_all()
+        return True
+
+    def immediate(self) -> bool:
+        self.crashing = True
+        self.server.stop("immediate")
+        return True
+
+    def restart(self) -> bool:
+        # A fast shutdown waits for who is held up by a pause point, and would end who could let them go.
+        self.wait_threads(0)
+        self.crashing = True
+        self.server.stop("fast")
+        if "1" in run(["pg_controldata", str(self.server.data)]).split("checksum version:")[1].split("\n")[0]:
+            run(["pg_checksums", "--check", f"--pgdata={self.server.data}"])
+            self.passed += 1
+        return False
+
+    def quiet(self) -> bool:
+        self.join()
+        return False
+
+    def end_writer(self) -> bool:
+        """By SIGTERM: another one takes its place, without a crash."""
+        pids = self.server.find("pg_flashcache writer")
+        for pid in pids:
+            os.kill(pid, signal.SIGTERM)
+        wait_until("another writer is there", lambda: bool(set(self.server.find("pg_flashcache writer")) - set(pids)))
+        return self.quiet()
+
+    def promote(self) -> bool:
+        assert self.standby is not None
+        self.crashing = True
+        self.server.kill_all()
+        self.read_log(self.server)
+        old, self.server, self.standby = self.server, self.standby, None
+        run(["pg_ctl", "--wait", "--silent", f"--pgdata={self.server.data}", "promote"])
+        old.remove()
+        return True
+
+    def wait_standby(self, conn: pq.Connection, other: pq.Connection) -> None:
+        lsn = conn.one("SELECT pg_current_wal_lsn()")
+        wait_until("the standby has caught up", lambda: other.one(f"SELECT pg_last_wal_replay_lsn() >= '{lsn}'") == "t")
+
+    def restartpoint(self) -> None:
+        """A recovery of the standby begins here, or later."""
+        assert self.standby is not None
+        with self.server.connect() as conn, self.standby.connect() as other:
+            conn.run("CHECKPOINT")
+            self.wait_standby(conn, other)
+            other.run("CHECKPOINT")
+
+    def kill_standby(self) -> bool:
+        """The standby crashes, recovers and catches up; what it then has in its tables is what the primary has.
+
+        A standby recovers from its last restartpoint and copies once more a database that was moved, or copied file by
+        file, since then: from a folder that is gone or has changed meanwhile. That is how PostgreSQL loses such a
+        database, with or without a cache; so no session does that in this round (safe_copies).
+        """
+        assert self.standby is not None
+        rng = random.Random(f"{self.seed}/{self.round}/standby")
+        victims = self.standby.find(rng.choice(("startup", "flashcache writer", "checkpointer")))
+        self.quiet()
+        if rng.random() < 0.5 or not victims:
+            self.standby.kill_all()
+        else:
+            self.standby.kill_child(victims[0])
+            standby = self.standby
+            time.sleep(0.5)  # it may come back, or give up: both are right, and both are waited for below
+            if not standby.accepts():
+                standby.kill_all()
+        if self.standby.postmaster() is None:
+            self.standby.start()
+        self.standby.wait_ready()
+        with self.server.connect() as conn, self.standby.connect(sessions.MAIN) as other:
+            self.wait_standby(conn, other)
+            with self.server.connect(sessions.MAIN) as here:
+                for table in ("shared", "w0_x", "w1_x", "w2_y"):
+                    sql = f"SELECT count(*), coalesce(sum(id), 0), coalesce(sum(gen), 0), count(*) FILTER (WHERE val <> val(gen, id)) FROM {table}"
+                    if here.run(sql) != other.run(sql):
+                        raise Failure(f"{table} on the standby: {other.run(sql)}; on the primary: {here.run(sql)}")
+            self.check_counters(other)
+        return False
+
+    EVENTS: dict[str, Callable[[Torture], bool]] = {
+        "kill_server": kill_server,
+        "kill_backend": kill_backend,
+        "kill_writer": lambda self: self.kill_child("pg_flashcache writer"),
+        "kill_checkpointer": lambda self: self.kill_child("checkpointer"),
+        "kill_background_writer": lambda self: self.kill_child("background writer"),
+        "kill_autovacuum": lambda self: self.kill_child("autovacuum"),
+        "kill_postmaster": kill_postmaster,
+        "crash_in_recovery": crash_in_recovery,
+        "immediate": immediate,
+        "restart": restart,
+        "quiet": quiet,
+        "end_writer": end_writer,
+        "promote": promote,
+        "kill_standby": kill_standby,
+    }
+    WITH_STANDBY = ("promote", "kill_standby")
+
+    def next_event(self) -> str:
+        """From a shuffled deck, so that none is left out for long."""
+        if not self.deck:
+            self.deck = list(self.options.events)
+            random.Random(f"{self.seed}/{self.round}/deck").shuffle(self.deck)
+        return self.deck[-1]
+
+    # ---- a round ----
+
+    def wait_threads(self, last: int = 2) -> None:
+        """All end, in the order of Session.ends; or those up to `last`."""
+        deadline = time.monotonic() + ROUND_PATIENCE_S
+        for turn in range(last + 1):
+            self.stops[turn].set()
+            for session, thread in self.threads.items():
+                if session.ends == turn:
+                    thread.join(max(0.0, deadline - time.monotonic()))
+                    if thread.is_alive():
+                        raise Failure(f"{session.name} has not ended: {self.activity()}")
+
+    def join(self) -> None:
+        self.wait_threads()
+        for session in (*self.sessions, self.standby_reader):
+            session.disconnect()
+        self.report_failures()
+
+    def check_counters_of_round(self) -> None:
+        with self.server.connect() as conn:
+            self.check_counters(conn)
+
+    def report_failures(self) -> None:
+        failures = [s.failure for s in (*self.sessions, self.standby_reader) if s.failure is not None]
+        if failures:
+            raise Failure("\n".join(failures))
+
+    def activity(self) -> str:
+        try:
+            with self.server.connect() as conn:
+                rows = conn.run("SELECT pid, application_name, state, wait_event_type, wait_event, left(query, 100) FROM pg_stat_activity")
+                return "\n".join(str(row) for row in rows)
+        except (pq.Lost, pq.SqlError) as error:
+            return str(error)
+
+    def play(self) -> None:
+        """One round."""
+        self.round += 1
+        event = self.next_event()
+        self.deck.pop()
+        rng = random.Random(f"{self.seed}/{self.round}")
+        self.faults = rng.random() < 0.35
+        self.widen = rng.random() < 0.6
+        self.target = int(self.options.operations * rng.uniform(*SPREAD))
+        began = time.monotonic()
+        if event in self.WITH_STANDBY and self.wal_level == "minimal":
+            self.server.stop("fast")
+            self.deck.append(event)
+            self.configure(rng)
+            self.deck.pop()
+            self.server.start()
+            self.server.wait_ready()
+        if event in self.WITH_STANDBY and self.standby is None:
+            self.add_standby()
+        standby = self.standby is not None
+        self.safe_copies = event == "kill_standby"
+        if self.safe_copies:
+            self.restartpoint()
+        before = sum(self.operations.values())
+        self.run_sessions(standby)
+        worked = time.monotonic() - began
+        self.check_counters_of_round()
+        crashed = self.EVENTS[event](self)
+        self.events[event] += 1
+        self.join()
+        self.crashing = False
+        if self.server.postmaster() is None:
+            self.configure(rng)
+            self.server.start()
+        self.check_all(rng, crashed)
+        hits = self.sums["hits"]
+        self.say(
+            f"{event}{' of faults' if self.faults else ''}{', widened' if self.widen else ''}{', with a standby' if standby else ''}: "
+            f"{sum(self.operations.values()) - before} operations in {worked:.1f} s, all well after {time.monotonic() - began:.1f} s; "
+            f"{hits} hits so far"
+        )
+
+    def start_sessions(self, standby: bool) -> None:
+        for stop in self.stops:
+            stop.clear()
+        self.enough.clear()
+        self.crashing = False
+        self.terminated.clear()
+        self.in_round = 0
+        crew = [*self.sessions, self.standby_reader] if standby else self.sessions
+        self.threads = {}
+        for session in crew:
+            self.threads[session] = threading.Thread(target=session.work, args=(self.round, self.stops[session.ends]), name=session.name, daemon=True)
+        for thread in self.threads.values():
+            thread.start()
+
+    def run_sessions(self, standby: bool) -> None:
+        self.start_sessions(standby)
+        deadline = time.monotonic() + ROUND_PATIENCE_S
+        while not self.enough.wait(0.1):
+            self.report_failures()
+            if time.monotonic() > deadline:
+                raise Failure(f"only {self.in_round} operations of {self.target} in {ROUND_PATIENCE_S:.0f} s:\n{self.activity()}")
+
+    def read_log(self, server: Server) -> None:
+        bad = server.log_complaints(server.new_log(), self.faults)
+        if bad:
+            raise Failure(f"{server.log} has\n" + "\n".join(bad[:20]))
+
+    def check_all(self, rng: random.Random, crashed: bool) -> None:
+        server = self.server
+        server.wait_ready()
+        with server.connect() as conn:
+            conn.run("ALTER SYSTEM RESET ALL")
+            if self.standby is not None:
+                conn.run("ALTER SYSTEM SET synchronous_standby_names = '*'")
+            conn.run("SELECT pg_reload_conf()")
+            self.disarm(conn)
+            self.activate(conn)
+        for session in self.sessions:
+            session.settle()
+        for session in self.sessions:
+            session.finish_prepared(rng)
+        for session in self.sessions:
+            session.check(rng, crashed)
+            session.disconnect()
+            self.passed += 1
+        self.amcheck(rng)
+        with server.connect() as conn:
+            self.check_counters(conn)
+            if self.faults:
+                self.forget_faults(conn)  # the next round has none, perhaps
+        self.read_log(server)
+        if self.standby is not None:
+            with self.standby.connect() as conn:
+                self.check_counters(conn)
+            self.read_log(self.standby)
+            if rng.random() < 0.5 or self.wal_level == "minimal":
+                self.drop_standby()
+        self.passed += 2
+
+    def forget_faults(self, conn: pq.Connection) -> None:
+        """A page that was spoiled on its way to the device is found when somebody reads it, much later perhaps."""
+        if conn.run("SELECT state FROM pg_stat_flashcache")[0][0] in ("off", "paused"):
+            conn.run("SELECT pg_flashcache_enable()")
+        conn.run("SELECT pg_flashcache_scrub(true)")
+        conn.run("SELECT pg_flashcache_reset_stats()")
+
+    def disarm(self, conn: pq.Connection) -> None:
+        """A session that was cut off may have left a point armed, where the server has lived on."""
+        conn.run(sessions.FAILPOINT_SQL)
+        for point in {point for point, _ in (*self.pauses, *self.device_faults)}:
+            conn.run(f"SELECT fc_failpoint('{point}', 'off')")
+
+    def activate(self, conn: pq.Connection) -> None:
+        """What was switched off comes back: by a setting, by itself, or by hand."""
+
+        def active() -> bool:
+            if conn.one("SELECT state FROM pg_stat_flashcache") == "off":
+                conn.run("SELECT pg_flashcache_enable()")
+            return conn.one("SELECT state FROM pg_stat_flashcache") == "active"
+
+        wait_until("the cache is active", active)
+
+    def amcheck(self, rng: random.Random) -> None:
+        """An index that could not be made is not checked: it goes first."""
+        deeper = ["--parent-check", "--rootdescend"] if rng.random() < 0.3 else []
+        with self.server.connect(sessions.MAIN) as conn:
+            for (name,) in conn.run("SELECT indexrelid::regclass FROM pg_index WHERE NOT indisvalid"):
+                conn.run(f"DROP INDEX {name}")
+            if conn.run("SELECT FROM pg_proc WHERE proname = 'gin_index_check'"):
+                conn.run(
+                    "SELECT gin_index_check(c.oid) FROM pg_class c JOIN pg_am a ON a.oid = c.relam"
+                    " WHERE a.amname = 'gin' AND c.relkind = 'i'"
+                )
+        run(
+            ["pg_amcheck", f"--host={self.server.dir}", "--port=5432", "--username=postgres", "--all", "--install-missing"]
+            + ["--heapallindexed", *deeper]
+        )
+        self.passed += 1
+
+    # ---- the whole ----
+
+    def say(self, text: str) -> None:
+        print(f"[{time.monotonic() - self.began:6.0f} s] round {self.round}: {text}", flush=True)
+
+    def command(self) -> str:
+        server = os.environ.get("FC_PG_MAJOR", "15")
+        events = "" if list(self.options.events) == list(self.EVENTS) else f" --events {','.join(self.options.events)}"
+        return (
+            f"test/torture/run --server {server} --seed {self.seed} --rounds {max(1, self.round)}"
+            f" --operations {self.options.operations}{events}"
+        )
+
+    def rounds(self) -> None:
+        deadline = self.began + self.options.minutes * 60
+        while self.round < self.options.rounds if self.options.rounds else time.monotonic() < deadline:
+            self.play()
+        if self.sums["verify_checks"] == 0 or self.sums["inserts"] == 0:
+            raise Failure(f"the cache was not used: {dict(self.sums)}")
+
+    def summary(self) -> None:
+        print("events: " + ", ".join(f"{n} {e}" for e, n in sorted(self.events.items())))
+        print("operations: " + ", ".join(f"{n} {o}" for o, n in sorted(self.operations.items())))
+        print("cache: " + ", ".join(f"{n} {c}" for c, n in self.sums.items()))
+
+    def close(self) -> None:
+        self.crashing = True
+        for stop in self.stops:
+            stop.set()
+        for server in (self.server, self.standby):
+            if server is not None:
+                server.clean_up()
+
+
+def parse(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--minutes", type=float, default=2.0, help="no new round after so many (default 2)")
+    parser.add_argument("--rounds", type=int, default=0, help="so many rounds, however long they take")
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1_000_000))
+    parser.add_argument("--operations", type=int, default=1500, help="of all sessions in a round, on the average")
+    parser.add_argument("--events", default="", help="only these, separated by commas: " + ", ".join(Torture.EVENTS))
+    parser.add_argument("--health", action="store_true", help="no events; memory, descriptors and locks are sampled")
+    parser.add_argument("--without-cache", action="store_true", help="with --health: the library is not loaded, to compare")
+    parser.add_argument("--every", type=float, default=10.0, help="seconds between samples of --health")
+    parser.add_argument("directory", nargs="?", default="")
+    options = parser.parse_args(arguments)
+    options.events = [e for e in options.events.split(",") if e] or list(Torture.EVENTS)
+    if options.without_cache and not options.health:
+        parser.error("--without-cache goes with --health")
+    unknown = set(options.events) - set(Torture.EVENTS)
+    if unknown:
+        parser.error(f"no such event: {', '.join(sorted(unknown))}")
+    return options
+
+
+def main() -> int:
+    options = parse(sys.argv[1:])
+    if os.getuid() == 0:
+        print("PostgreSQL does not run as root; test/torture/run takes care of that", file=sys.stderr)
+        return 2
+    made = not options.directory
+    directory = pathlib.Path(options.directory or tempfile.mkdtemp(prefix="fc-torture.")).resolve()
+    directory.mkdir(parents=True, exist_ok=True)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(130))
+    torture = Torture(options, directory)
+    status = 1
+    try:
+        print(f"seed {torture.seed}: {torture.command()}", flush=True)
+        torture.make()
+        if options.health:
+            health.watch(torture)
+        else:
+            torture.rounds()
+        torture.passed += 1
+        status = 0
+    except (Failure, pq.SqlError, pq.Lost) as failure:
+        torture.failed += 1
+        print(f"not ok: {failure}\nin {torture.command()}\nkept in {directory}", flush=True)
+    except Exception:
+        torture.failed += 1
+        print(f"not ok: {traceback.format_exc()}in {torture.command()}\nkept in {directory}", flush=True)
+    finally:
+        torture.close()
+    torture.summary()
+    if made and status == 0:
+        shutil.rmtree(directory, ignore_errors=True)
+    print(f"{torture.passed} passed, {torture.failed} failed")
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())
