@@ -19,12 +19,16 @@ OBJS = \
 	src/cache.o \
 	src/cache_ahead.o \
 	src/cache_fill.o \
+	src/cache_pace.o \
+	src/cache_scrub.o \
+	src/cache_source.o \
 	src/checksum.o \
 	src/compat.o \
 	src/directory.o \
 	src/explain.o \
 	src/failpoint.o \
 	src/handoff.o \
+	src/layout.o \
 	src/oscache.o \
 	src/pagecmp.o \
 	src/pg_flashcache.o \
@@ -34,8 +38,10 @@ OBJS = \
 	src/stats.o \
 	src/stats_kind.o \
 	src/store.o \
+	src/store_place.o \
 	src/store_uring.o \
-	src/writer.o
+	src/writer.o \
+	src/writer_scrub.o
 PGFILEDESC = "pg_flashcache - second-level buffer cache on flash"
 
 EXTENSION = pg_flashcache

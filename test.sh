@@ -15,7 +15,9 @@
 # --keep leaves it. What a stage printed is in build/test-logs/ (build/test-logs-MAJOR/ for another than 15), and the files
 # of a failed stage are beside it. In the environment, FC_EXTRA_CONF has lines for the postgresql.conf of every cluster, and
 # FC_TAP how the name of a TAP script begins that is to run alone, and FC_ARMS the sizes of cache, in slots, with which
-# PostgreSQL's own suites are run (test/upstream/run.sh).
+# PostgreSQL's own suites are run (test/upstream/run.sh), and FC_RECOVERY which of its TAP scripts (test/upstream/recovery.sh),
+# FC_FUZZ_SECONDS and FC_SEED are for the stage fuzz, FC_SANITIZE for the stages sanitize and valgrind (test/sanitize/run.sh),
+# FC_TORTURE has arguments for test/torture/torture.py, and FC_LOGS is where the logs go instead.
 #
 # The last line is `N passed, N failed`. The exit status is 0 only when something passed and nothing failed.
 set -euo pipefail
@@ -36,9 +38,12 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$root/test/upstream/fetch.sh"
 # shellcheck source=test/lib/root-places.sh
 . "$root/test/lib/root-places.sh"
+# shellcheck source=tools/python.sh
+. "$root/tools/python.sh"
 
 # A guard against a hang, far above what a stage takes; no test passes or fails by its speed.
 longest_stage_s=2400
+longest_long_stage_s=14400
 
 keep=0
 list=0
@@ -69,9 +74,10 @@ if [ "$list" -eq 1 ]; then
   printf '%s\n' "${stages[@]}"
   exit 0
 fi
+mapfile -t long_stages < <(fc_test_long_stages "$major")
 for stage in "${chosen[@]}"; do
-  if ! printf '%s\n' "${stages[@]}" | grep -qxF -- "$stage"; then
-    echo "PostgreSQL $major has no stage $stage; there are: ${stages[*]}${fc_test_left_out[$major]:+ (${fc_test_left_out[$major]})}" >&2
+  if ! printf '%s\n' "${stages[@]}" "${long_stages[@]}" | grep -qxF -- "$stage"; then
+    echo "PostgreSQL $major has no stage $stage; there are: ${stages[*]} ${long_stages[*]}${fc_test_left_out[$major]:+ (${fc_test_left_out[$major]})}" >&2
     exit 2
   fi
 done
@@ -109,12 +115,12 @@ if [ -z "${PG_CONFIG:-}" ] && [ -n "${fc_debian_suite[$major]:-}" ] && [ -n "$(f
   for stage in "${chosen[@]}"; do
     case $stage in
       # Outside, where apt knows the network.
-      core | core-isolation) fc_upstream_fetch "$root/build/upstream" "$root/build/servers/$major" >/dev/null ;;
+      core | core-isolation | core-recovery) fc_upstream_fetch "$root/build/upstream" "$root/build/servers/$major" >/dev/null ;;
     esac
   done
   set -m
   fc_debian_run "$root/build/servers/$major" "$root" "$root/build" "$outside" /usr/bin/env -i PATH=/usr/sbin:/usr/bin \
-    FC_EXTRA_CONF="${FC_EXTRA_CONF:-}" FC_TAP="${FC_TAP:-}" FC_ARMS="${FC_ARMS:-}" /project/test.sh "${options[@]}" "${chosen[@]}" </dev/null &
+    FC_EXTRA_CONF="${FC_EXTRA_CONF:-}" FC_TAP="${FC_TAP:-}" FC_ARMS="${FC_ARMS:-}" FC_RECOVERY="${FC_RECOVERY:-}" FC_TORTURE="${FC_TORTURE:-}" /project/test.sh "${options[@]}" "${chosen[@]}" </dev/null &
   inside=$!
   set +m
   status=0
@@ -128,12 +134,20 @@ if [ -z "${PG_CONFIG:-}" ] && [ "$major" -ne 16 ]; then
   packages+=("postgresql-$major" "postgresql-server-dev-$major")
 fi
 if printf '%s\n' "${chosen[@]}" | grep -qx lint; then
-  packages+=(shellcheck)
+  packages+=(clang-tidy cppcheck shellcheck python3-venv)
+fi
+if printf '%s\n' "${chosen[@]}" | grep -qx model; then
+  packages+=(spin)
+fi
+if printf '%s\n' "${chosen[@]}" | grep -qx pilot; then
+  packages+=(chromium python3-venv sysbench)
+  [ "$(id -u)" -ne 0 ] || packages+=(fuse3 libfuse3-dev pkg-config mount)
 fi
 fc_need_packages "${packages[@]}"
 
 logs=$root/build/test-logs
 [ "$major" -eq 15 ] || logs=$logs-$major
+logs=${FC_LOGS:-$logs}
 work=$(mktemp -d "${TMPDIR:-/tmp}/fc-test.XXXXXX")
 work=$(cd "$work" && pwd -P)
 tree=$work/tree
@@ -155,6 +169,7 @@ clean_up() {
   trap - EXIT INT TERM HUP
   end_group "$guard_group"
   end_group "$stage_group"
+  fc_root_places_release "$places"
   while read -r pidfile; do
     fc_as_postgres "$FC_BINDIR/pg_ctl" --silent --mode=immediate --pgdata="$(dirname "$pidfile")" stop \
       >/dev/null 2>&1 || true
@@ -217,10 +232,17 @@ stage_lint() {
   while read -r file; do
     lint_check "perl -c $file" env PERL5LIB="$FC_PGXS_TEST/perl:$root/test/lib" perl -c "$file"
   done < <(list_files | grep -E '\.(pl|pm)$')
-  for file in test/lib/check-includes.py test/upstream/compare.py test/upstream/end_copy.py; do
+  for file in test/lib/check-includes.py test/lib/check-windows.py test/upstream/compare.py test/upstream/end_copy.py; do
     lint_check "$file, self-test" "$file" --self-test
   done
   lint_check "include graph" test/lib/check-includes.py src
+  lint_check "windows of the protocol" test/lib/check-windows.py .
+  lint_check "cppcheck" test/lib/analyse.sh cppcheck . "$FC_PG_CONFIG"
+  lint_check "clang-tidy" test/lib/analyse.sh clang-tidy . "$FC_PG_CONFIG"
+  fc_python_make "$root"
+  lint_check "ruff check" "$(fc_python "$root")/ruff" check --quiet --no-cache pgflash test/pilot
+  lint_check "ruff format" "$(fc_python "$root")/ruff" format --check --quiet --no-cache pgflash test/pilot
+  lint_check "mypy" "$(fc_python "$root")/mypy" --no-error-summary --cache-dir="$work/mypy"
   echo "$lint_passed passed, $lint_failed failed"
 }
 
@@ -233,6 +255,11 @@ list_files() {
   else
     find . -type f -not -path './build/*' -not -path './.git/*'
   fi
+}
+
+# The protocol, checked by spin.
+stage_model() {
+  "$root/test/model/run.sh" "$work/model"
 }
 
 stage_build() {
@@ -297,16 +324,40 @@ run_own_suite() {
 }
 
 stage_tap() {
+  # shellcheck disable=SC2086  # FC_TAP is the beginning of the names
+  run_tap tap "$tree"/test/tap/${FC_TAP:-}*.pl
+}
+
+# A build whose generations, epochs, versions, positions and counters all begin three short of the end of their range.
+stage_wrap() {
+  local counts suites=3
+  (
+    export FC_DEFINES="-DFC_START=-3 -DFC_EPOCHS_UNSWEPT=2000"
+    fc_private_server "$work/wrapped"
+    fc_private_build "$root" "$work/wrapped/tree"
+    fc_private_install "$work/wrapped/tree"
+    run_own_suite regress sql .sql wrap-regress || true
+    run_own_suite isolation specs .spec wrap-isolation || true
+    run_tap wrap "$tree"/test/wrap/*.pl "$tree"/test/tap/00*.pl || true
+  ) 2>&1 | tee "$work/wrap" || true
+  counts=$(sed -nE 's/^([0-9]+) passed, ([0-9]+) failed$/\1 \2/p' "$work/wrap" |
+    awk -v suites="$suites" '{ p += $1; f += $2 } END { print p + 0 " passed, " f + (NR != suites) " failed" }')
+  echo "$counts"
+}
+
+# run_tap DIRECTORY SCRIPT...
+run_tap() {
   local directory status=0 all failed name
-  directory=$(stage_directory tap)
+  directory=$(stage_directory "$1")
+  shift
   # The TAP modules append this file to every postgresql.conf.
   echo "${FC_EXTRA_CONF:-}" >"$work/extra.conf"
   fc_root_places "$places" postgres
   # From 16 on there are two more variables; where they are not set, the scripts write into the folder they are run in.
-  # shellcheck disable=SC2086  # FC_TAP is the beginning of the names
   server env TEMP_CONFIG="$work/extra.conf" TESTDIR="$directory" TESTDATADIR="$directory/tmp_check" TESTLOGDIR="$directory/tmp_check/log" PG_REGRESS="$FC_PGXS_TEST/regress/pg_regress" PG_TEST_PORT_DIR="$directory/ports" \
-    prove --jobs 2 --timer -I "$FC_PGXS_TEST/perl" -I "$tree/test/lib" "$tree"/test/tap/${FC_TAP:-}*.pl 2>&1 |
+    prove --jobs 2 --timer -I "$FC_PGXS_TEST/perl" -I "$tree/test/lib" "$@" 2>&1 |
     tee "$work/prove" || status=$?
+  fc_root_places_away "$places"
   all=$(sed -nE 's/^Files=[0-9]+, Tests=([0-9]+),.*/\1/p' "$work/prove")
   # A script that died, or ran too few tests, counts as one more failed test.
   failed=$(sed -nE 's/.*\(Wstat: .* Tests: [0-9]+ Failed: ([0-9]+)\).*/\1/p' "$work/prove" |
@@ -330,21 +381,97 @@ stage_core-isolation() {
   upstream_suite isolation
 }
 
-upstream_suite() {
+upstream_tests() {
   PATH=$FC_BINDIR:$PATH "$tree/test/upstream/prepare.sh" "$work/upstream" "$root/build/upstream"
   [ "$(id -u)" -ne 0 ] || chown -R postgres "$work/upstream"
+}
+
+upstream_suite() {
+  upstream_tests
   # shellcheck disable=SC2086  # the arms are words
   server "$tree/test/upstream/run.sh" "$1" "$work/upstream" "$(stage_directory "u-$1")" ${FC_ARMS:-}
 }
 
+# pgflash's own tests. The servers of its studies are the private one.
+stage_pilot() {
+  local status=0 counts errors failures skipped tests
+  fc_python_make "$root"
+  [ "$(id -u)" -eq 0 ] || echo "not root: the tiny studies run on a plain folder, without the lab's disk and without a memory limit"
+  (cd "$root" && FC_PILOT_BIN=$FC_BINDIR TMPDIR=$work/tmp "$(fc_python "$root")/python" -m pytest -rs --durations=10 "--junit-xml=$work/pilot.xml" test/pilot) ||
+    status=$?
+  counts=$(sed -nE 's/.*<testsuite [^>]*errors="([0-9]+)" failures="([0-9]+)" skipped="([0-9]+)" tests="([0-9]+)".*/\1 \2 \3 \4/p' "$work/pilot.xml")
+  read -r errors failures skipped tests <<<"${counts:-1 0 0 1}"
+  [ "$status" -eq 0 ] || [ $((errors + failures)) -gt 0 ] || failures=1
+  echo "$((tests - errors - failures - skipped)) passed, $((errors + failures)) failed"
+}
+
+stage_core-recovery() {
+  upstream_tests
+  server "$tree/test/upstream/recovery.sh" "$work/upstream" "$(stage_directory u-recovery)" \
+    "$tree/src" "${FC_RECOVERY:-short}"
+}
+
+stage_fuzz() {
+  local passed=0 failed=0 seed status=0
+  seed=${FC_SEED:-$(($(date +%s) % 100000))}
+  make -C "$tree/test/fuzz" --silent --no-print-directory CC="${CC:-gcc}" PG_CONFIG="$FC_PG_CONFIG" OUT="$work/fuzz"
+  if "$work/fuzz/fuzz" "$seed" "${FC_FUZZ_SECONDS:-30}"; then passed=1; else failed=1; fi
+  server "$tree/test/fuzz/device.sh" "$(stage_directory fuzz)" "${FC_FUZZ_SECONDS:-30}" "$seed" 2>&1 | tee "$work/fuzzed" || status=$?
+  if [[ $(tail -n 1 "$work/fuzzed") =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed$ ]]; then
+    passed=$((passed + BASH_REMATCH[1]))
+    failed=$((failed + BASH_REMATCH[2]))
+  else
+    failed=$((failed + 1))
+  fi
+  [ "$status" -eq 0 ] || [ "$failed" -gt 0 ] || failed=1
+  echo "$passed passed, $failed failed"
+}
+
+stage_sanitize() {
+  "$root/test/sanitize/run.sh" address "$(analysis_directory address)"
+}
+
+stage_valgrind() {
+  "$root/test/sanitize/run.sh" valgrind "$(analysis_directory valgrind)"
+}
+
+# For a run of this script within this one.
+analysis_directory() {
+  mkdir -p "$work/$1"
+  chmod 755 "$work/$1"
+  echo "$work/$1"
+}
+
+# Two minutes, or what FC_TORTURE asks for.
 stage_torture-short() {
-  server "$tree/test/torture/loop.sh" "$(stage_directory torture)"
+  # shellcheck disable=SC2086  # FC_TORTURE is a list of arguments
+  server python3 -B "$tree/test/torture/torture.py" ${FC_TORTURE:-} "$(stage_directory torture)"
+}
+
+stage_torture() {
+  stage_torture-short
+}
+
+stage_health() {
+  local directory status=0
+  directory=$(stage_directory health)
+  # shellcheck disable=SC2086  # FC_TORTURE is a list of arguments
+  server python3 -B "$tree/test/torture/torture.py" --health ${FC_TORTURE:---minutes 60} "$directory" || status=$?
+  mkdir -p "$logs/health-samples"
+  cp "$directory"/samples.jsonl "$directory"/health.* "$logs/health-samples/" 2>/dev/null || true
+  return "$status"
+}
+
+# The server as in a container: as root, who can make one.
+stage_container() {
+  mkdir "$work/container"
+  (cd "$run" && env PATH="$FC_BINDIR:$PATH" "$tree/test/container/run.sh" "$work/container" postgres)
 }
 
 # Keeps what helps to understand a failure; data directories are left out.
 keep_evidence() {
   local stage=$1 directory
-  for directory in "$run/$stage" "$run/u-${stage#core-}" "$run/${stage%-short}"; do
+  for directory in "$run/$stage" "$run/u-${stage#core-}" "$run/${stage%-short}" "$run/$stage"-*; do
     [ -d "$directory" ] || continue
     mkdir -p "$logs/$stage"
     (cd "$directory" && find . -type f -size -20M \
@@ -360,8 +487,8 @@ summary=()
 
 run_stage() {
   local stage=$1 began=$SECONDS status=0 counts
-  if [ "$stage" = torture-short ] && [ ! -x "$root/test/torture/loop.sh" ]; then
-    summary+=("$(printf '%-16s left out: there is no test/torture/loop.sh yet' "$stage")")
+  if [ "$stage" = container ] && ! { [ "$(id -u)" -eq 0 ] && unshare --mount true; } 2>/dev/null; then
+    summary+=("$(printf '%-16s left out: it takes root, and a machine that lets root mount' "$stage")")
     echo "${summary[-1]}"
     return 0
   fi
@@ -375,7 +502,11 @@ run_stage() {
   ) >"$logs/$stage.log" 2>&1 </dev/null &
   stage_group=$!
   (
-    sleep "$longest_stage_s"
+    case $stage in
+      torture | health) exit ;; # as long as asked for; they have guards of their own
+      sanitize | valgrind) sleep "$longest_long_stage_s" ;;
+      *) sleep "$longest_stage_s" ;;
+    esac
     kill -TERM -- "-$stage_group"
   ) >/dev/null 2>&1 &
   guard_group=$!
@@ -416,8 +547,8 @@ if [ -z "${PG_CONFIG:-}" ] && [ "$major" -eq 16 ]; then
 fi
 fc_private_server "$work/pg"
 
-# Everything but lint needs the build.
-if [ "${chosen[*]}" != lint ] && ! printf '%s\n' "${chosen[@]}" | grep -qx build; then
+# Everything but lint and the model needs the build.
+if printf '%s\n' "${chosen[@]}" | grep -qvxE 'lint|model' && ! printf '%s\n' "${chosen[@]}" | grep -qx build; then
   chosen=(build "${chosen[@]}")
 fi
 for stage in "${chosen[@]}"; do

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Measures what pg_flashcache promises, each figure as a ratio of arms that are run in turns.
 #
-#   bench/bench.sh [--server MAJOR] FIGURE... [--reps N] [--seconds N] [--scale N] [--set NAME=VALUE] [--dir DIR] [--out FILE]
-#                  [--keep] [--stock]
+#   bench/bench.sh [--server MAJOR] FIGURE... [--reps N] [--seconds N] [--scale N] [--set NAME=VALUE] [--flash DIR] [--dir DIR]
+#                  [--out FILE] [--keep] [--stock]
 #   bench/bench.sh [--server MAJOR] all
 #
 #   latency    average latency without / with flash of 1/3 and 47% of a 3 GB database   (lab disk)
@@ -21,6 +21,7 @@
 #   --seconds N    length of one measurement (each figure has its default)
 #   --scale N      size of the pgbench database, where there is one (for trying the harness)
 #   --set NAME=VALUE   a setting of every server, such as io_method=io_uring; may be repeated
+#   --flash DIR    a folder on the flash device to be measured (default: in the temporary folder)
 #   --dir DIR      make the temporary folder in DIR (default: ${TMPDIR:-/tmp}, or /var/tmp if that is in memory); up to 12 GB
 #   --out FILE     JSON lines go here (default: results/bench-DATE.jsonl)
 #   --keep         leave the temporary folder behind
@@ -75,6 +76,11 @@ while [ $# -gt 0 ]; do
       [[ ${2-} =~ ^[a-z_.]+=. ]] || lab_die "--set takes NAME=VALUE"
       LAB_SETTINGS+=("$2")
       options+=("$1" "$2")
+      shift 2
+      ;;
+    --flash)
+      LAB_FLASH_PLACE=${2:?--flash takes a folder}
+      [ -d "$LAB_FLASH_PLACE" ] || lab_die "$LAB_FLASH_PLACE is not a folder"
       shift 2
       ;;
     --dir) dir=${2:?--dir takes a folder}; shift 2 ;;

@@ -17,7 +17,8 @@
 #   lab_load NAME DB SCALE         a pgbench database, vacuumed and checkpointed
 #   lab_drop_cache NAME            the kernel forgets the cluster's files
 #   lab_warm NAME DB MAX_S STEP COMMAND...     repeats a load until three repetitions have raised the hit ratio by less than
-#                                  STEP tenths of a point, at most MAX_S seconds; one line after each repetition
+#                                  STEP tenths of a point and filled flash by less than a point, at most MAX_S seconds;
+#                                  one line after each repetition
 #   lab_latency PREFIX             transactions, average and 95th percentile in ms, from pgbench's logs
 #   lab_run COMMAND...             a long step that a signal ends at once
 #   lab_remove                     stops, unmounts and removes everything; the traps do it too
@@ -42,6 +43,8 @@ LAB_KEEP=no
 LAB_JOB=''
 LAB_LIMIT='' # what the last lab_start with -m got: "300 MB (cgroup v1)", or "none"
 LAB_FLASH=()
+LAB_FLASH_PLACE='' # a folder on the flash device to be used; empty: beside everything else
+LAB_FLASH_DIR=''   # made there
 LAB_SETTINGS=() # of every server, beside those that lab_start is given; they win
 declare -A LAB_SERVER=() LAB_PORT=()
 PATH=$PATH:/usr/sbin:/sbin # losetup and friends are not in everybody's path on Debian
@@ -69,7 +72,7 @@ lab_packages() {
   fc_need_packages "postgresql-$LAB_MAJOR" "postgresql-server-dev-$LAB_MAJOR" make gcc libc6-dev "${more[@]}"
 }
 
-# A flash file in memory would be charged to the server's own memory limit, and a disk there is none.
+# A disk there is none; and what is written there is charged to the memory limit of the one who writes first.
 lab_in_memory() { [[ $(stat -f -c %T "$1") =~ ^(tmpfs|ramfs)$ ]]; }
 
 lab_place() {
@@ -99,9 +102,16 @@ lab_open() {
   chmod 755 "$LAB_DIR"
   [ ${#LAB_DIR} -le 80 ] || lab_die "$LAB_DIR is too long for the name of a socket: choose a shorter folder"
   fc_as_postgres test -x "$LAB_DIR" || lab_die "the user postgres cannot reach $LAB_DIR: choose another folder"
-  mkdir -m 700 "$LAB_DIR/socket" "$LAB_DIR/flash"
+  LAB_FLASH_DIR=$LAB_DIR/flash
+  mkdir -m 700 "$LAB_DIR/socket"
+  if [ -z "$LAB_FLASH_PLACE" ]; then
+    mkdir -m 700 "$LAB_FLASH_DIR"
+  else
+    LAB_FLASH_DIR=$(mktemp -d "$LAB_FLASH_PLACE/pg_flashcache_flash.XXXXXX")
+    LAB_FLASH_DIR=$(cd "$LAB_FLASH_DIR" && pwd -P)
+  fi
   mkdir "$LAB_DIR/log"
-  lab_give "$LAB_DIR/socket" "$LAB_DIR/flash"
+  lab_give "$LAB_DIR/socket" "$LAB_FLASH_DIR"
 }
 
 # Hands a path to the user the server runs as.
@@ -143,7 +153,7 @@ lab_remove() {
     echo "kept: $LAB_DIR"
   else
     cd / || true
-    rm -rf --one-file-system "$LAB_DIR" 2>/dev/null || fc_root rm -rf --one-file-system "$LAB_DIR"
+    rm -rf --one-file-system "$LAB_FLASH_DIR" "$LAB_DIR" 2>/dev/null || fc_root rm -rf --one-file-system "$LAB_FLASH_DIR" "$LAB_DIR"
   fi
   LAB_DIR=''
   LAB_DISK=''
@@ -235,7 +245,7 @@ lab_stage_lib() { echo "$LAB_DIR/stage$("$LAB_BIN/pg_config" --pkglibdir)"; }
 
 lab_flash() {
   LAB_FLASH=("dynamic_library_path='$(lab_stage_lib):\$libdir'" "shared_preload_libraries='pg_flashcache'"
-    "pg_flashcache.file='$LAB_DIR/flash/$1'" "pg_flashcache.size='$2'")
+    "pg_flashcache.file='$LAB_FLASH_DIR/$1'" "pg_flashcache.size='$2'")
   # the fallback charges a page in the kernel's page cache like one on the disk: it must not be preferred then
   [ "$LAB_DISK" != preload ] || LAB_FLASH+=("pg_flashcache.os_cache_probe=off")
 }
@@ -272,6 +282,12 @@ lab_clone() {
   fc_as_postgres cp -a "$LAB_FILES/$1" "$LAB_FILES/$2"
 }
 
+# A page of a program is charged to the memory limit of whoever reads it first, and goes when memory is short there: then
+# the server waits for its own code. So it is read before, outside.
+lab_read_programs() {
+  ldd "$LAB_BIN/postgres" | awk '$3 ~ /^\// { print $3 }' | xargs cat "$LAB_BIN/postgres" >/dev/null
+}
+
 # The defaults make runs repeatable: no autovacuum, checkpoint or bgwriter in the middle of one, no JIT.
 lab_start() {
   local name=$1 limit='' port pid i setting # a setting that is named twice holds as it is named last
@@ -296,6 +312,7 @@ lab_start() {
       cat "$LAB_DIR/log/cgroup" >&2
       LAB_LIMIT=none
     }
+    lab_read_programs
   fi
   local -a preload=()
   if [ "$LAB_DISK" = preload ]; then
@@ -385,20 +402,31 @@ lab_drop_cache() {
 
 # At the disk's full speed the cache fills in a minute rather than in hours; the load is the one that is measured.
 lab_warm() {
-  local name=$1 db=$2 until=$((SECONDS + $3)) step=$4 hits misses used slots ratio hits0 misses0
-  local -a past=(-1000 -1000 -1000) # of the last three repetitions: growth is slow towards the end
+  local name=$1 db=$2 until=$((SECONDS + $3)) step=$4 hits misses used slots ratio hits0 misses0 filled
+  # of the last three repetitions: growth is slow towards the end
+  local -a ratios=(-1000 -1000 -1000) fills=(-1000 -1000 -1000)
   shift 4
+  # With its delays suspended the disk may be as fast as flash.
+  lab_set "$name" "$db" "SET pg_flashcache.pause_when_slow = off"
   read -r hits0 misses0 < <(lab_sql "$name" "$db" 'SELECT hits, misses FROM pg_stat_flashcache')
   while [ $SECONDS -lt $until ]; do
     lab_run "$@"
     read -r hits misses used slots < <(lab_sql "$name" "$db" 'SELECT hits, misses, used, slots FROM pg_stat_flashcache')
-    ratio=$((1000 * (hits - hits0) / (hits - hits0 + misses - misses0 + 1)))
+    ratio=$((1000 * (hits - hits0) / (hits - hits0 + misses - misses0 + 1))) filled=$((1000 * used / slots))
     hits0=$hits misses0=$misses
-    echo "        $((100 * used / slots))% of the flash used, $((ratio / 10)).$((ratio % 10))% hits"
-    # until it is 80% full it takes everything: no plateau before that
-    [ $((ratio - past[0])) -ge "$step" ] || [ $((10 * used)) -lt $((8 * slots)) ] || break
-    past=("${past[@]:1}" "$ratio")
+    echo "        $((filled / 10))% of the flash used, $((ratio / 10)).$((ratio % 10))% hits"
+    # Until it is 80% full it takes everything: no plateau before that. Then the ratio alone would not do, as it falls
+    # while the page cache answers for ever more of the pages.
+    [ $((ratio - ratios[0])) -ge "$step" ] || [ $((filled - fills[0])) -ge 10 ] || [ "$filled" -lt 800 ] || break
+    ratios=("${ratios[@]:1}" "$ratio") fills=("${fills[@]:1}" "$filled")
   done
+  lab_set "$name" "$db" "RESET pg_flashcache.pause_when_slow"
+}
+
+# lab_set NAME DB CHANGE: a setting that a reload takes up.
+lab_set() {
+  lab_sql "$1" "$2" "ALTER SYSTEM $3" >/dev/null
+  lab_sql "$1" "$2" "SELECT pg_reload_conf()" >/dev/null
 }
 
 lab_latency() {

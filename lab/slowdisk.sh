@@ -9,6 +9,8 @@
 #
 # `up` leaves DIR/mnt mounted, or nothing at all: it undoes what it did when a step fails or a signal comes.
 # `down` undoes everything `up` did in DIR, also after a half-finished `up`, and may be repeated.
+# SLOWDISK_OFFSET in the environment of `up`: the file system begins at that byte of the device, a multiple of 512, as in
+# a partition (63 x 512 is the misaligned one of old partition tables).
 # Exit status 3: this machine cannot have it (no root, no FUSE, no loop devices); stderr says which.
 set -euo pipefail
 PATH=$PATH:/usr/sbin:/sbin # losetup, mkfs.ext4: not in everybody's path on Debian
@@ -84,7 +86,7 @@ up() {
   [ $# -ge 6 ] || usage
   check
   mkdir -p "$1"
-  local size_mb=$2 spindles=$3 read_us=$4 write_us=$5 mbps=$6 backing
+  local size_mb=$2 spindles=$3 read_us=$4 write_us=$5 mbps=$6 backing offset=${SLOWDISK_OFFSET:-0}
   dir=$(cd "$1" && pwd -P) # not local: the trap reads it
   backing=${7:-$dir/backing.img}
   ! mountpoint -q "$dir/mnt" || { echo "slowdisk: $dir/mnt is mounted already" >&2; exit 1; }
@@ -98,7 +100,11 @@ up() {
   [ "$dir/slowdisk" -nt "$here/slowdisk.c" ] || cc -O2 -Wall -o "$dir/slowdisk" "$here/slowdisk.c" "${fuse_flags[@]}" -lpthread
   [ -e "$backing" ] || fallocate -l "${size_mb}M" "$backing" || { rm -f "$backing"; exit 1; }
   # a fresh file system is made at full speed, before the model is put over it
-  blkid -p "$backing" >/dev/null 2>&1 || mkfs.ext4 -q -F -b 4096 -E nodiscard,lazy_itable_init=0,lazy_journal_init=0 -m 0 "$backing"
+  if ! blkid -p --offset "$offset" "$backing" >/dev/null 2>&1; then
+    local -a room=()
+    [ "$offset" -eq 0 ] || room=("$(((size_mb * 1024 - (offset + 1023) / 1024) / 4 * 4))k")
+    mkfs.ext4 -q -F -b 4096 -E "offset=$offset,nodiscard,lazy_itable_init=0,lazy_journal_init=0" -m 0 "$backing" "${room[@]}"
+  fi
   setsid "$dir/slowdisk" "$backing" "$dir/fuse" "$spindles" "$read_us" "$write_us" "$mbps" \
     >"$dir/slowdisk.log" 2>&1 </dev/null &
   echo $! >"$dir/pid"
@@ -109,7 +115,7 @@ up() {
   # another process may take the free loop device between the question and the answer
   local i loop=
   for ((i = 0; i < 5 && ${#loop} == 0; i++)); do
-    loop=$(losetup -f --show --direct-io=on "$dir/fuse/disk" 2>"$dir/losetup.log") || sleep 0.1
+    loop=$(losetup -f --show --direct-io=on --offset "$offset" "$dir/fuse/disk" 2>"$dir/losetup.log") || sleep 0.1
   done
   [ -n "$loop" ] || { cat "$dir/losetup.log" >&2; cannot "no loop device could be set up"; }
   echo "$loop" >"$dir/loop"

@@ -5,7 +5,10 @@
 CREATE FUNCTION pg_flashcache_stat(
 	OUT state text,
 	OUT reason text,
+	OUT state_since timestamptz,
+	OUT next_probe timestamptz,
 	OUT attached_by text,
+	OUT waits_bounded boolean,
 	OUT slots bigint,
 	OUT used bigint,
 	OUT hits bigint,
@@ -34,8 +37,12 @@ CREATE FUNCTION pg_flashcache_stat(
 	OUT write_time_us bigint,
 	OUT read_errors bigint,
 	OUT write_errors bigint,
+	OUT timeouts bigint,
+	OUT switch_offs bigint,
+	OUT probes bigint,
 	OUT checksum_failures bigint,
 	OUT slots_retired bigint,
+	OUT slots_erased bigint,
 	OUT verify_checks bigint,
 	OUT verify_failures bigint,
 	OUT memory_bytes bigint,
@@ -115,10 +122,21 @@ LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION pg_flashcache_reset_stats() IS
 	'sets the counters of the flash cache to zero';
 
+CREATE FUNCTION pg_flashcache_scrub(
+	everything boolean DEFAULT false,
+	OUT slots_erased bigint,
+	OUT bytes_erased bigint)
+AS 'MODULE_PATHNAME', 'fc_scrub'
+LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION pg_flashcache_scrub(boolean) IS
+	'writes zeros over what the flash cache holds of pages that are no longer cached, or over everything';
+
 REVOKE ALL ON FUNCTION pg_flashcache_stat() FROM PUBLIC;
 REVOKE ALL ON FUNCTION pg_flashcache_slots() FROM PUBLIC;
 REVOKE ALL ON FUNCTION pg_flashcache_enable() FROM PUBLIC;
 REVOKE ALL ON FUNCTION pg_flashcache_reset_stats() FROM PUBLIC;
+REVOKE ALL ON FUNCTION pg_flashcache_scrub(boolean) FROM PUBLIC;
 REVOKE ALL ON pg_stat_flashcache FROM PUBLIC;
 REVOKE ALL ON pg_flashcache_pages FROM PUBLIC;
 

@@ -46,6 +46,8 @@ typedef uint64 BufState;
 uint64
 fc_bufscan_hand(void)
 {
+	static uint32 last_passes = 0;
+	static uint64 rounds = 0;	/* of the server's count of passes, 2^32 each */
 	uint32		passes;
 	int			hand;
 
@@ -54,7 +56,11 @@ fc_bufscan_hand(void)
 	 * the background writer.
 	 */
 	hand = StrategySyncStart(&passes, NULL);
-	return (uint64) passes * NBuffers + hand;
+	passes += FC_START_32;
+	if (passes < last_passes)
+		rounds++;
+	last_passes = passes;
+	return ((rounds << 32) + passes) * NBuffers + hand;
 }
 
 uint32

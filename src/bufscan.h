@@ -31,7 +31,11 @@ typedef enum FcCopy
 	FC_COPY_NOT_CURRENT,		/* another page by now, or no longer clean */
 } FcCopy;
 
-/* Frames the clock hand has passed since start; hand = this % frames. */
+/*
+ * Frames the clock hand has passed since start; hand = this % frames.  To be
+ * asked by one process, once in a round of the server's own count at least,
+ * which has 32 bits of laps; the number that is returned never goes back.
+ */
 extern uint64 fc_bufscan_hand(void);
 extern uint32 fc_bufscan_frames(void);
 

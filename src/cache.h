@@ -20,6 +20,7 @@
 
 #include "types.h"
 
+#include "datatype/timestamp.h"
 #include "directory.h"
 #include "port/atomics.h"
 #include "store.h"
@@ -45,16 +46,22 @@ extern void fc_cache_stay_out(FcState state, const char *reason);
 extern FcState fc_cache_state(void);
 extern const char *fc_state_name(FcState state);
 
-/* The reason of the state; empty if there is none. */
-extern void fc_cache_reason(char *reason, size_t len);
+/* The reason of the state, empty if there is none; and since when it is, 0 if unknown. */
+extern TimestampTz fc_cache_reason(char *reason, size_t len);
 
 /*
- * Changes the state and says why.  FC_STATE_OFF is entered only from ACTIVE
- * or STARTING: of several failures the first one is told.
+ * Changes the state and says why.  FC_STATE_OFF is entered only from ACTIVE,
+ * STARTING or PAUSED: of several failures the first one is told.
  */
 extern void fc_cache_set_state(FcState state, const char *reason, const char *hint);
 
-/* True once after the cache went off; the writer then warns. */
+/* A new reason for the state that it is in.  The log is not told. */
+extern void fc_cache_set_reason(const char *reason, const char *hint);
+
+/* The hint that goes with the reason. */
+extern void fc_cache_hint(char *hint, size_t len);
+
+/* True once after the cache went off or paused; the writer then warns. */
 extern bool fc_cache_take_warning(char *reason, char *hint);
 
 /* ---- read: R1-R3 ---- */
@@ -69,7 +76,7 @@ typedef int (*FcDataFd) (void *arg, BlockNumber blk, off_t *offset);
 #define FC_MAX_RUN FC_STORE_MAX_READ
 
 /*
- * Neighbouring pages that are best read from the same place.  Made by
+ * Neighbouring pages that are to be read from flash, or from disk.  Made by
  * fc_cache_plan(), used up by one fc_cache_read().
  */
 typedef struct FcRun
@@ -78,8 +85,9 @@ typedef struct FcRun
 	int			n;				/* at least 1 */
 	bool		from_flash;
 	bool		in_stream;
-	int			why;			/* not from flash; private to cache.c */
-	FcSlotRef	ref[FC_MAX_RUN];	/* from flash */
+	bool		asks_again;		/* set by a caller that is content with the first pages, and asks again for the rest */
+	uint8		why[FC_MAX_RUN];	/* FcSource of each page */
+	FcSlotRef	ref[FC_MAX_RUN];	/* of those on flash */
 } FcRun;
 
 /*
@@ -91,13 +99,14 @@ extern void fc_cache_plan(FcRun *run, const FcTag *tag, int n, FcDataFd data_fd,
 /*
  * Reads a run from flash, verified (R2, R3), and counts.  Returns how many of
  * its first pages are good.  If that is less than run->n, the caller reads
- * the page after these from disk, whatever its memory holds now; of a run
+ * the page after these from disk, whatever its memory holds now, unless it
+ * asks again for what follows good pages; of a run
  * that is not from flash (0 is returned), all pages.
  */
 extern int	fc_cache_read(const FcRun *run, char *const *pages);
 
-/* Tells how long n pages took from disk, in one request. */
-extern void fc_cache_disk_read(uint64 ns, int n);
+/* Tells that n pages have been read from disk, in one request that was begun at `begin` (ns). */
+extern void fc_cache_disk_read(uint64 begin, int n);
 
 /* Tells that n pages are being read from disk; how long it takes nobody will know. */
 extern void fc_cache_disk_read_started(int n);
@@ -124,7 +133,7 @@ extern bool fc_cache_verify(const FcTag *tag, const char *from_flash, const char
 /* ---- invalidate: I1, I2 ---- */
 
 /* One page; returns its new generation. */
-extern uint32 fc_cache_invalidate(const FcTag *tag);
+extern uint64 fc_cache_invalidate(const FcTag *tag);
 
 /* Blocks from <= blk < to of a relation. */
 extern void fc_cache_invalidate_range(FcRel rel, BlockNumber from, BlockNumber to);
@@ -138,7 +147,7 @@ extern void fc_cache_invalidate_database(Oid db);
  * writer (E1).  `generation` is that of the invalidation after the write;
  * the caller still holds the page's I/O.
  */
-extern void fc_cache_evicted(const FcTag *tag, uint32 generation, const char *page);
+extern void fc_cache_evicted(const FcTag *tag, uint64 generation, const char *page);
 
 /*
  * A damaged page may be in the buffer pool, looking clean: no page is taken
@@ -155,8 +164,30 @@ typedef enum FcFill
 
 extern void fc_cache_fill_start(void);
 
-/* Learns how fast the device answers, on slots that are free. */
-extern void fc_cache_measure_flash(void);
+/*
+ * Tries the device on slots that are free: writes, reads back, compares, and
+ * learns how fast it answers.  Nothing may be on flash then.
+ */
+extern bool fc_cache_try_flash(FcStoreError *error);
+
+/*
+ * Is flash slower than the disk?  By what all processes have seen, and with
+ * a sentence that says so.
+ */
+extern bool fc_cache_slower_than_disk(char *reason, size_t len);
+
+/*
+ * The same for a cache that is paused, where nobody but the writer reads from
+ * flash: measures.  FC_IO_BROKEN if the device fails.
+ */
+extern FcIo fc_cache_still_slow(bool *slow);
+
+/* Has the disk slowed down much since flash was found slower than it? */
+extern bool fc_cache_disk_slowed(void);
+
+/* Is a page that leaves the buffer pool worth writing, by what was measured? */
+extern bool fc_cache_worth_filling(void);
+
 extern FcFill fc_cache_fill_from_pool(uint32 frame, const FcTag *tag);
 
 /* Takes what was evicted dirty; false if there is nothing. */
@@ -171,7 +202,40 @@ extern bool fc_cache_sweep(void);
 /* Decides from the last answers how often to ask the page cache. */
 extern void fc_cache_review_probe(void);
 
+/* Measures flash anew where streams stay with the disk though their pages are on flash. */
+extern void fc_cache_review_streams(void);
+
 /* Forgets all pages. */
 extern void fc_cache_purge(void);
+
+/* ---- scrub: Z1-Z3; writer only ---- */
+
+typedef enum FcScrubStep
+{
+	FC_SCRUB_MORE,				/* call again */
+	FC_SCRUB_LATER,				/* the write limit is reached: call again later */
+	FC_SCRUB_DONE,				/* every slot was dealt with */
+	FC_SCRUB_GAVE_UP,			/* the device fails, or the cache is not in use */
+} FcScrubStep;
+
+typedef struct FcScrubResult
+{
+	uint64		erased;			/* slots */
+	uint64		failed;			/* slots that could not be written */
+	FcStoreError why;			/* the device could not be had; else empty */
+} FcScrubResult;
+
+/*
+ * Begins to write zeros over all slots without a current entry, or, with
+ * `everything`, over all slots, forgetting what they hold.  A scrub that was
+ * under way is forgotten.
+ */
+extern void fc_cache_scrub_begin(bool everything);
+
+/* Goes on with it, by one batch. */
+extern FcScrubStep fc_cache_scrub_step(FcScrubResult *result);
+
+/* To be called when it is over, done or not. */
+extern void fc_cache_scrub_end(void);
 
 #endif							/* FC_CACHE_H */

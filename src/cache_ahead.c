@@ -23,12 +23,12 @@
  */
 #include "postgres.h"
 
-#include <sys/mman.h>
-
 #include "cache.h"
 #include "cache_internal.h"
 #include "compat.h"
 #include "directory.h"
+#include "failpoint.h"
+#include "settings.h"
 #include "stats.h"
 #include "store.h"
 
@@ -104,13 +104,8 @@ have_memory(void)
 {
 	if (memory == NULL)
 	{
-		/* not palloc: this is called within the storage manager */
-		memory = mmap(NULL, PLACES * BLCKSZ, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-		if (memory == MAP_FAILED)
-		{
-			memory = NULL;
-			impossible = true;
-		}
+		memory = fc_store_memory(PLACES);
+		impossible = memory == NULL;
 	}
 	return memory != NULL;
 }
@@ -158,9 +153,9 @@ start(FcTag tag, const FcSlotRef *ref, int n)
 
 		if (now == 0 || r == NULL)
 			return false;
-		if (!fc_store_ahead_start(&r->ahead, ref->slot, page_of(&places[next]), now))
+		if (!fc_store_ahead_start(&r->ahead, ref->slot, page_of(&places[next]), now))	/* A1 */
 		{
-			impossible = true;
+			impossible = !fc_store_can_time_out();
 			return false;
 		}
 		r->read = -1;
@@ -172,6 +167,7 @@ start(FcTag tag, const FcSlotRef *ref, int n)
 			};
 		in_use += now;
 		fc_count_n(FC_PREFETCHES, now);
+		fc_failpoint(FC_FP_AHEAD_STARTED);
 		n -= now;
 	}
 	return true;
@@ -230,7 +226,7 @@ fc_cache_ahead_take(const FcTag *tag, const FcSlotRef *ref, char *const *pages, 
 	*io = FC_IO_OK;
 	for (; taken < n; taken++, t.blk++)
 	{
-		Place	   *p = find(&t, &ref[taken]);
+		Place	   *p = find(&t, &ref[taken]);	/* A2 */
 		Request    *r;
 		bool		ok;
 
@@ -238,7 +234,7 @@ fc_cache_ahead_take(const FcTag *tag, const FcSlotRef *ref, char *const *pages, 
 			break;
 		r = p->request;
 		if (r->read < 0)
-			r->read = fc_store_ahead_finish(&r->ahead, io);
+			r->read = fc_store_ahead_finish(&r->ahead, page_of(p) - (size_t) p->index * BLCKSZ, fc_setting_io_timeout, io);
 		ok = p->index < r->read;
 		if (ok)
 			memcpy(pages[taken], page_of(p), BLCKSZ);

@@ -16,6 +16,7 @@
 #include "bufscan.h"
 #include "cache.h"
 #include "cache_internal.h"
+#include "common/pg_prng.h"
 #include "compat.h"
 #include "directory.h"
 #include "failpoint.h"
@@ -35,6 +36,12 @@
 /* Slots read to learn how fast the device is, each alone and all together. */
 #define MEASURED 16
 
+/* Once so many pages on flash were left to streams, flash is measured anew; 32 MB. */
+#define LEFT_TO_STREAMS 4096
+
+/* Slots looked at to find some in use. */
+#define LOOKED_AT 4096
+
 /* Slots swept in one go. */
 #define SWEEP_STEP 16384
 
@@ -43,6 +50,7 @@ typedef struct Staged
 	FcTag		tag;
 	uint64		hash;
 	FcGuard		guard;
+	uint32		crc;			/* of the copy */
 } Staged;
 
 static Staged staged[BATCH];
@@ -59,8 +67,9 @@ fc_cache_fill_start(void)
 
 	memory = (char *) TYPEALIGN(FC_IO_ALIGN, memory);
 	for (int i = 0; i < BATCH; i++)
-		pages[i] = memory + i * BLCKSZ;
+		pages[i] = memory + (Size) i * BLCKSZ;
 	nstaged = 0;
+	sweep_at = 0;				/* a writer before this one may have left one undone */
 	fc_directory_reclaim();
 }
 
@@ -68,7 +77,9 @@ void
 fc_cache_purge(void)
 {
 	nstaged = 0;
+	fc_handoff_clear();			/* guards of unknown age, too */
 	fc_directory_purge();
+	fc_cache_scrub_again();
 }
 
 static int
@@ -80,48 +91,194 @@ compare_times(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* Median time of reading n slots, 0 if they can't be read; ns. */
-static uint64
-measure(const FcSlotNo *slots, int n)
+/* The device is measured for no longer than this, and once at least. */
+#define MEASURE_NS UINT64CONST(500000000)
+
+/* A page that no other slot gets. */
+static void
+make_trial(char *page, FcSlotNo slot)
 {
-	uint64		ns[MEASURED];
-	FcIo		io;
-
-	for (int i = 0; i < MEASURED; i++)
+	for (int i = 0; i < BLCKSZ; i += sizeof(slot))
 	{
-		uint64		begin = fc_now_ns();
+		FcSlotNo	word = slot ^ (FcSlotNo) i;
 
-		/* single slots one after the other, several all at once */
-		if (fc_store_read(n == 1 ? &slots[i] : slots, &pages[1], n, &io) != n)
-			return 0;
-		ns[i] = fc_now_ns() - begin;
+		memcpy(page + i, &word, sizeof(word));
 	}
-	qsort(ns, MEASURED, sizeof(ns[0]), compare_times);
-	return ns[MEASURED / 2];
 }
 
-void
-fc_cache_measure_flash(void)
+/*
+ * Median time of reading n slots, one alone (each time another) or all at
+ * once; 0 if they can't be read.  If they hold trials: or if these are wrong.
+ */
+static uint64
+measure(const FcSlotNo *slots, int nslots, int n, bool trials, FcIo *io)
+{
+	uint64		ns[MEASURED];
+	uint64		sum = 0;
+	int			samples = 0;
+
+	while (samples < MEASURED && sum < MEASURE_NS)
+	{
+		const FcSlotNo *wanted = n == 1 ? &slots[samples % nslots] : slots;
+		uint64		begin = fc_now_ns();
+
+		if (fc_store_read(wanted, &pages[1], n, fc_setting_io_timeout, io) != n)
+			return 0;
+		ns[samples] = Max(fc_now_ns() - begin, 1);
+		sum += ns[samples++];
+		for (int i = 0; trials && i < n; i++)
+		{
+			make_trial(pages[0], wanted[i]);
+			if (memcmp(pages[0], pages[1 + i], BLCKSZ) != 0)
+				return 0;
+		}
+	}
+	qsort(ns, samples, sizeof(ns[0]), compare_times);
+	return ns[samples / 2];
+}
+
+/* Writes trials, at least one; returns how many. */
+static int
+write_trials(const FcSlotNo *slots, int nslots, FcIo *io)
+{
+	uint64		begin = fc_now_ns();
+	int			written = 0;
+
+	*io = FC_IO_OK;
+	while (written < nslots && (written == 0 || fc_now_ns() - begin < MEASURE_NS))
+	{
+		make_trial(pages[0], slots[written]);
+		*io = fc_store_write(slots[written], &pages[0], 1, fc_setting_io_timeout);
+		if (*io != FC_IO_OK)
+			return 0;
+		written++;
+	}
+	return written;
+}
+
+/* Measures on neighbouring slots; the times are those that all begin with. */
+static bool
+measure_all(const FcSlotNo *slots, int nslots, bool trials, FcIo *io)
+{
+	uint64		one = measure(slots, nslots, 1, trials, io);
+	uint64		all = one > 0 ? measure(slots, nslots, nslots, trials, io) : 0;
+
+	if (all == 0)
+		return false;
+	pg_atomic_write_u32(&fc_cache->times_ns[FC_TIME_FLASH], (uint32) Min(one, PG_UINT32_MAX));
+	pg_atomic_write_u32(&fc_cache->times_ns[FC_TIME_FLASH_RUN],
+						(uint32) Min(all / nslots, PG_UINT32_MAX));
+	return true;
+}
+
+bool
+fc_cache_try_flash(FcStoreError *error)
 {
 	FcSlotNo	slots[MEASURED];
 	int			nslots = fc_directory_reserve(MEASURED, slots);
-	bool		written = nslots == MEASURED;
+	FcIo		io = FC_IO_OK;
+	int			written;
+	bool		good;
 
 	/* a slot never written is answered without asking the device */
-	memset(pages[0], 0, BLCKSZ);
-	for (int i = 0; i < nslots && written; i++)
-		written = fc_store_write(slots[i], &pages[0], 1) == FC_IO_OK;
-	if (written)
-	{
-		uint64		one = measure(slots, 1);
-		uint64		all = measure(slots, MEASURED);
-
-		pg_atomic_write_u32(&fc_cache->times_ns[FC_TIME_FLASH], (uint32) Min(one, PG_UINT32_MAX));
-		pg_atomic_write_u32(&fc_cache->times_ns[FC_TIME_FLASH_RUN],
-							(uint32) Min(all / MEASURED, PG_UINT32_MAX));
-	}
+	written = write_trials(slots, nslots, &io);
+	good = written > 0 && measure_all(slots, written, true, &io);
 	for (int i = 0; i < nslots; i++)
 		fc_directory_release(slots[i]);
+	if (good)
+	{
+		pg_atomic_write_u32(&fc_cache->pace_flash, pg_atomic_read_u32(&fc_cache->times_ns[FC_TIME_FLASH]));
+		pg_atomic_write_u32(&fc_cache->wrong_in_a_row, 0);
+		return true;
+	}
+	if (io == FC_IO_BROKEN)
+		*error = *fc_store_trouble();
+	else
+	{
+		strlcpy(error->message, written == 0 ? "a page could not be written to the flash device" :
+				"a page written to the flash device could not be read back", sizeof(error->message));
+		strlcpy(error->hint, "Check the device.", sizeof(error->hint));
+	}
+	return false;
+}
+
+FcIo
+fc_cache_still_slow(bool *slow)
+{
+	uint32		all = fc_directory_slots();
+	uint64		disk = pg_atomic_read_u32(&fc_cache->pace_disk);
+	FcSlotNo	slots[MEASURED];
+	int			nslots = 0;
+	FcIo		io = FC_IO_OK;
+	uint64		one;
+
+	/* slots in use, from all over the device */
+	for (int i = 0; i < MEASURED; i++)
+	{
+		FcSlotNo	slot = (FcSlotNo) ((uint64) all * i / MEASURED);
+		FcSlotNo	end = (FcSlotNo) ((uint64) all * (i + 1) / MEASURED);
+		FcPageInfo	page;
+
+		while (slot < end && !fc_directory_page(slot, &page))
+			slot++;
+		if (slot < end)
+			slots[nslots++] = slot;
+	}
+	if (nslots == 0)
+		slots[nslots++] = 0;	/* invalidated meanwhile: it was written once */
+	one = measure(slots, nslots, 1, false, &io);
+	*slow = one == 0 || (fc_setting_pause_when_slow && !fc_policy_fast_again(one, disk));
+	if (*slow)
+		fc_pace_found_slow();
+	else
+		pg_atomic_write_u32(&fc_cache->pace_flash, (uint32) Min(one, PG_UINT32_MAX));
+	return io;
+}
+
+bool
+fc_cache_may_write(void)
+{
+	return fc_policy_spend(&budget, (uint64) fc_setting_write_limit * 1024 * 1024,
+						   fc_now_ns(), BLCKSZ);
+}
+
+/* Neighbouring slots in use, from a random place on; false if there are none so soon. */
+static bool
+some_slots_in_use(FcSlotNo *slots)
+{
+	uint32		all = fc_directory_slots();
+	FcSlotNo	slot = (FcSlotNo) pg_prng_uint64_range(&pg_global_prng_state, 0, all - 1);
+	int			n = 0;
+
+	for (int i = 0; i < LOOKED_AT && n < MEASURED; i++, slot++)
+	{
+		FcPageInfo	info;
+
+		if (slot == all)
+			slot = n = 0;
+		if (fc_directory_page(slot, &info))
+			slots[n++] = slot;
+		else
+			n = 0;
+	}
+	return n == MEASURED;
+}
+
+void
+fc_cache_review_streams(void)
+{
+	static uint64 last_left = 0;
+	uint64		left = fc_stats_total(FC_STREAM_READS);
+	FcSlotNo	slots[MEASURED];
+	FcIo		io = FC_IO_OK;
+
+	if (left - last_left < LEFT_TO_STREAMS)
+		return;
+	last_left = left;
+	if (some_slots_in_use(slots))
+		(void) measure_all(slots, MEASURED, false, &io);
+	if (io == FC_IO_BROKEN)
+		fc_cache_device_broken();
 }
 
 /* May a page be written now?  Counts the reason if not. */
@@ -135,8 +292,7 @@ may_fill(void)
 		fc_count(FC_SKIP_CORRUPT);
 		return false;
 	}
-	if (!fc_policy_spend(&budget, (uint64) fc_setting_write_limit * 1024 * 1024,
-						 fc_now_ns(), BLCKSZ))
+	if (!fc_cache_may_write())
 	{
 		fc_count(FC_SKIP_WRITE_LIMIT);
 		return false;
@@ -170,6 +326,16 @@ is_wanted(const FcTag *tag, uint64 hash)
 static bool
 is_fit(char *page, BlockNumber blk)
 {
+	/*
+	 * Asked again: since may_fill() the frame may have got the page anew from
+	 * disk, damaged.  That process sets the flag before it makes the buffer
+	 * valid, and F2 has seen it valid.
+	 */
+	if (pg_atomic_read_u32(&fc_cache->filling_stopped))
+	{
+		fc_count(FC_SKIP_CORRUPT);
+		return false;
+	}
 	if (PageIsNew((Page) page))
 	{
 		fc_count(FC_SKIP_NOT_USEFUL);
@@ -196,8 +362,16 @@ stage(const FcTag *tag, uint64 hash, const FcGuard *guard)
 	staged[nstaged].tag = *tag;
 	staged[nstaged].hash = hash;
 	staged[nstaged].guard = *guard;
+	staged[nstaged].crc = fc_page_checksum(tag, pages[nstaged]);
 	if (++nstaged == BATCH)
 		fc_cache_fill_flush();
+}
+
+/* For pause points: whose pages these are. */
+static uint32
+rel_staged(int i)
+{
+	return staged[i].tag.rel;
 }
 
 FcFill
@@ -210,7 +384,7 @@ fc_cache_fill_from_pool(uint32 frame, const FcTag *tag)
 	if (!is_wanted(tag, hash))
 		return FC_FILL_DONE;
 	guard = fc_directory_guard(tag, hash);	/* F1 */
-	fc_failpoint(FC_FP_FILL_BEGIN);
+	fc_failpoint_of(FC_FP_FILL_BEGIN, tag->rel);
 	switch (fc_bufscan_copy_if_clean(frame, tag, page)) /* F2 */
 	{
 		case FC_COPY_PINNED:
@@ -222,7 +396,7 @@ fc_cache_fill_from_pool(uint32 frame, const FcTag *tag)
 		case FC_COPY_DONE:
 			break;
 	}
-	fc_failpoint(FC_FP_FILL_COPIED);
+	fc_failpoint_of(FC_FP_FILL_COPIED, tag->rel);
 	if (is_fit(page, tag->blk)) /* F3 */
 		stage(tag, hash, &guard);
 	return FC_FILL_DONE;
@@ -246,9 +420,9 @@ fc_cache_fill_from_handoff(void)
 
 /* F6 for one page whose slot has been written. */
 static void
-publish(const Staged *s, FcSlotNo slot, uint32 crc)
+publish(const Staged *s, FcSlotNo slot)
 {
-	switch (fc_directory_publish(slot, &s->tag, s->hash, &s->guard, crc))
+	switch (fc_directory_publish(slot, &s->tag, s->hash, &s->guard, s->crc))
 	{
 		case FC_PUBLISH_DONE:
 			fc_count(FC_INSERTS);
@@ -262,21 +436,46 @@ publish(const Staged *s, FcSlotNo slot, uint32 crc)
 	}
 }
 
+/*
+ * Leaves out what was modified or dropped since it was copied.  F6 would not
+ * publish it; but neither shall it come to the device, since it may have been
+ * erased there meanwhile (Z2).
+ */
+static void
+leave_out_stale(void)
+{
+	int			n = 0;
+
+	for (int i = 0; i < nstaged; i++)
+	{
+		char	   *page = pages[i];
+
+		if (!fc_directory_guard_holds(&staged[i].tag, staged[i].hash, &staged[i].guard))
+		{
+			fc_count(FC_SKIP_MODIFICATION);
+			continue;
+		}
+		pages[i] = pages[n];
+		pages[n] = page;
+		staged[n++] = staged[i];
+	}
+	nstaged = n;
+}
+
 void
 fc_cache_fill_flush(void)
 {
 	FcSlotNo	slots[BATCH];
-	uint32		crc[BATCH];
 	int			nslots;
 	int			run;
 
+	leave_out_stale();
 	if (nstaged == 0)
 		return;
-	for (int i = 0; i < nstaged; i++)
-		crc[i] = fc_page_checksum(&staged[i].tag, pages[i]);
 
+	fc_failpoint_about(FC_FP_FILL_STAGED, rel_staged, nstaged);
 	nslots = fc_directory_reserve(nstaged, slots);	/* F4 */
-	fc_failpoint(FC_FP_FILL_RESERVED);
+	fc_failpoint_about(FC_FP_FILL_RESERVED, rel_staged, nstaged);
 	fc_count_n(FC_SKIP_OVERLOADED, nstaged - nslots);
 
 	/* neighbouring slots are written by one call */
@@ -288,12 +487,12 @@ fc_cache_fill_flush(void)
 			;
 		/* a device that was given up meanwhile is not tried again */
 		if (fc_cache_state() == FC_STATE_ACTIVE)
-			io = fc_store_write(slots[first], &pages[first], run);	/* F5 */
-		fc_failpoint(FC_FP_FILL_WRITTEN);
+			io = fc_store_write(slots[first], &pages[first], run, fc_setting_io_timeout);	/* F5 */
+		fc_failpoint_about(FC_FP_FILL_WRITTEN, rel_staged, nstaged);
 		for (int i = first; i < first + run; i++)
 		{
 			if (io == FC_IO_OK)
-				publish(&staged[i], slots[i], crc[i]);
+				publish(&staged[i], slots[i]);
 			else
 				fc_directory_release(slots[i]);
 		}

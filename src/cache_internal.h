@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * cache_internal.h
- *	  What cache.c and cache_fill.c share, and nobody else.
+ *	  What the files of this room share, and nobody else.
  *
  * Copyright (c) 2026, the pg_flashcache developers
  *
@@ -13,6 +13,7 @@
 #include "checksum.h"
 #include "types.h"
 
+#include "datatype/timestamp.h"
 #include "port/atomics.h"
 #include "storage/spin.h"
 
@@ -28,14 +29,19 @@ enum
 
 struct FcCacheShared
 {
-	pg_atomic_uint32 state;		/* FcState */
-	pg_atomic_uint32 filling_stopped;
-	pg_atomic_uint32 probe_interval;
+	pg_atomic_uint32 state;		/* FcState; a late look at it does no harm */
+	pg_atomic_uint32 filling_stopped;	/* read after F2, which orders it */
+	pg_atomic_uint32 probe_interval;	/* from here on hints, no order needed */
 	pg_atomic_uint32 times_ns[FC_SHARED_TIMES]; /* means, as in FcTimes */
 	pg_atomic_uint32 verify_logged;
+	pg_atomic_uint32 wrong_in_a_row;	/* pages with wrong content, no good one between */
+	pg_atomic_uint32 pace_flash;	/* mean time of a request, ns; see cache_pace.c */
+	pg_atomic_uint32 pace_disk;
+	pg_atomic_uint32 pace_disk_samples; /* counted up to the first verdict */
 	Size		memory;
 	slock_t		lock;			/* protects what follows; leaf */
 	bool		warn;			/* the log has not been told yet */
+	TimestampTz since;			/* when the state was entered */
 	char		reason[FC_REASON_LEN];
 	char		hint[FC_HINT_LEN];
 };
@@ -58,13 +64,50 @@ extern void fc_cache_ahead_continue(const FcTag *tag);
  */
 extern int	fc_cache_ahead_take(const FcTag *tag, const FcSlotRef *ref, char *const *pages, int n, FcIo *io);
 
+/* ---- cache_fill.c ---- */
+
+/* May a page more be written to flash now?  Takes it from the write budget. */
+extern bool fc_cache_may_write(void);
+
+/* ---- cache_scrub.c ---- */
+
+/* The directory was emptied: a scrub that is under way begins again. */
+extern void fc_cache_scrub_again(void);
+
+/* ---- cache_source.c: where a page is best read from ---- */
+
+/* Why a page is read from where it is: FcRun.why. */
+typedef enum FcSource
+{
+	FC_FROM_FLASH,
+	FC_NOT_ACTIVE,				/* no cache: not even a miss */
+	FC_NOT_ON_FLASH,
+	FC_LEFT_TO_STREAM,
+	FC_LEFT_TO_PAGE_CACHE,
+} FcSource;
+
+/* A run is about to be read; it is or is not part of a stream. */
+extern void fc_source_reading(bool stream);
+
+/*
+ * From `begin` to `end` n pages were read from flash; `asked` had been asked
+ * for, and some of them had been read ahead, or none.
+ */
+extern void fc_source_flash_read(uint64 begin, uint64 end, int n, int asked, bool ahead);
+
+/* ---- cache_pace.c: is flash slower than the disk? ---- */
+
+/* A request outside streams took so long, from flash or from disk. */
+extern void fc_pace_flash(uint64 ns);
+extern void fc_pace_disk(uint64 ns);
+
+/* The writer has found flash slower: from now on fc_cache_disk_slowed() goes by what the disk takes at this moment. */
+extern void fc_pace_found_slow(void);
+
 /* ---- cache.c ---- */
 
-/* The store gave up: switches the cache off. */
+/* The store gave up (FC_IO_BROKEN): switches the cache off. */
 extern void fc_cache_device_broken(void);
-
-/* Is a page that leaves the buffer pool worth writing, by what was measured? */
-extern bool fc_cache_worth_filling(void);
 
 /* Is this the page of that tag? */
 static inline uint32

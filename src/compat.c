@@ -19,6 +19,7 @@ uint32		fc_wait_events[FC_WAIT_COUNT] = {
 	[FC_WRITE] = PG_WAIT_EXTENSION,
 	[FC_WRITER_MAIN] = PG_WAIT_EXTENSION,
 	[FC_ENABLE] = PG_WAIT_EXTENSION,
+	[FC_SCRUB] = PG_WAIT_EXTENSION,
 };
 
 void
@@ -31,6 +32,7 @@ fc_wait_events_init(void)
 		[FC_WRITE] = "FlashcacheWrite",
 		[FC_WRITER_MAIN] = "FlashcacheWriterMain",
 		[FC_ENABLE] = "FlashcacheEnable",
+		[FC_SCRUB] = "FlashcacheScrub",
 	};
 	MemoryContext context = CurrentMemoryContext;
 

@@ -35,6 +35,7 @@ typedef enum FcWait
 	FC_WRITE,
 	FC_WRITER_MAIN,
 	FC_ENABLE,
+	FC_SCRUB,
 	FC_WAIT_COUNT
 } FcWait;
 
@@ -45,6 +46,7 @@ extern uint32 fc_wait_events[FC_WAIT_COUNT];
 #define FC_WAIT_WRITE				fc_wait_events[FC_WRITE]
 #define FC_WAIT_WRITER_MAIN			fc_wait_events[FC_WRITER_MAIN]
 #define FC_WAIT_ENABLE				fc_wait_events[FC_ENABLE]
+#define FC_WAIT_SCRUB				fc_wait_events[FC_SCRUB]
 
 /* For the postmaster; raises nothing.  What can't be had stays "Extension". */
 extern void fc_wait_events_init(void);

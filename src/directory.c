@@ -5,16 +5,21 @@
  *
  * Memory, per slot: an entry of 32 bytes, a chain head for every second slot
  * (2 bytes), a ghost fingerprint for every second (1 byte), a relation epoch
- * for every eighth (0.5 bytes); beside that 16,384 page generations and 256 database
- * epochs, whatever the size.
+ * for every eighth (0.5 bytes); beside that 16,384 page generations of 8 bytes and
+ * 256 database epochs, whatever the size.
  *
  * Generations and epochs are hashed counters: two pages may share one.  A
  * collision can only make a fill fail or an entry die that need not have;
  * it can never keep one alive.
  *
  * An entry keeps the *sum* of its relation's and its database's epoch.  Both
- * only grow, so the sum is unchanged exactly if both are (short of 2^32
- * bumps between two looks at one entry).
+ * only grow, so the sum is unchanged exactly if both are.  It comes round
+ * after 2^32 bumps; dead entries are swept long before that, or the cache
+ * goes off (FC_EPOCHS_UNSWEPT).  Generations have 64 bits and don't come round.
+ *
+ * Memory order.  What is read and written under a partition's lock is ordered
+ * by it.  src/README.md ("Atomics") says for each counter here what orders it
+ * beside that; comments at the accesses say which of the sides this is.
  *
  * Copyright (c) 2026, the pg_flashcache developers
  *
@@ -57,11 +62,14 @@ typedef struct Entry
 	FcTag		tag;
 	uint32		crc;			/* of content and tag */
 	uint32		epoch;			/* relation's plus database's */
-	FcSlotNo	next;			/* in the chain */
+	FcSlotNo	next;			/* in the chain, or ERASED */
 	pg_atomic_uint32 word;
 } Entry;
 
 StaticAssertDecl(sizeof(Entry) == 32, "directory entry has grown");
+
+/* `next` of a slot that is in no chain and holds zeros.  Writer only. */
+#define ERASED ((FcSlotNo) (FC_NO_SLOT - 1))
 
 typedef struct Directory
 {
@@ -70,10 +78,10 @@ typedef struct Directory
 	uint32		ghosts_per_partition;	/* sets */
 	uint32		relation_epochs;	/* power of 2 */
 	FcSlotNo	hand;			/* writer only */
-	pg_atomic_uint32 used;
-	pg_atomic_uint32 sweep_wanted;
-	pg_atomic_uint32 database_epoch[DATABASE_EPOCHS];
-	pg_atomic_uint32 page_generation[PAGE_GENERATIONS];
+	pg_atomic_uint32 used;		/* for admission and views: no order needed */
+	pg_atomic_uint32 unswept;	/* bumps of epochs since the last sweep began; raised after the epoch, taken before it is read */
+	pg_atomic_uint32 database_epoch[DATABASE_EPOCHS];	/* full barrier at I1 and F1 */
+	pg_atomic_uint64 page_generation[PAGE_GENERATIONS]; /* likewise */
 } Directory;
 
 static Directory *dir = NULL;
@@ -114,7 +122,7 @@ fc_directory_shmem_size(uint32 slots)
 
 	size = add_size(size, CACHELINEALIGN(mul_size(slots, sizeof(Entry))));
 	size = add_size(size, CACHELINEALIGN(mul_size(relation_epochs_for(slots), sizeof(uint32))));
-	size = add_size(size, CACHELINEALIGN(mul_size(heads_for(slots) * PARTITIONS, sizeof(FcSlotNo))));
+	size = add_size(size, CACHELINEALIGN(mul_size((Size) heads_for(slots) * PARTITIONS, sizeof(FcSlotNo))));
 	size = add_size(size, CACHELINEALIGN(mul_size((Size) ghost_sets_for(slots) * PARTITIONS,
 												  FC_GHOST_WAYS * sizeof(uint16))));
 	return size;
@@ -152,17 +160,17 @@ fc_directory_shmem_init(uint32 slots, const char *tranche)
 	dir->relation_epochs = relation_epochs_for(slots);
 	dir->hand = 0;
 	pg_atomic_init_u32(&dir->used, 0);
-	pg_atomic_init_u32(&dir->sweep_wanted, 0);
+	pg_atomic_init_u32(&dir->unswept, 0);
 	for (int i = 0; i < DATABASE_EPOCHS; i++)
-		pg_atomic_init_u32(&dir->database_epoch[i], 0);
+		pg_atomic_init_u32(&dir->database_epoch[i], FC_START_32);
 	for (int i = 0; i < PAGE_GENERATIONS; i++)
-		pg_atomic_init_u32(&dir->page_generation[i], 0);
+		pg_atomic_init_u64(&dir->page_generation[i], FC_START_64);
 	for (uint32 i = 0; i < dir->relation_epochs; i++)
-		pg_atomic_init_u32(&relation_epoch[i], 0);
+		pg_atomic_init_u32(&relation_epoch[i], FC_START_32);
 	for (uint32 i = 0; i < slots; i++)
 	{
 		entries[i].next = FC_NO_SLOT;
-		pg_atomic_init_u32(&entries[i].word, 0);
+		pg_atomic_init_u32(&entries[i].word, FC_START_32 << VERSION_SHIFT);	/* free */
 	}
 	memset(heads, 0xff, nheads * sizeof(FcSlotNo));
 	memset(ghosts, 0, nghosts * sizeof(uint16));
@@ -200,7 +208,7 @@ lock_of(uint64 hash)
 	return &locks[partition_of(hash)].lock;
 }
 
-static inline pg_atomic_uint32 *
+static inline pg_atomic_uint64 *
 generation_of(uint64 hash)
 {
 	return &dir->page_generation[(hash >> 6) % PAGE_GENERATIONS];	/* bits 6-19 */
@@ -252,6 +260,11 @@ database_epoch_of(Oid db)
 	return &dir->database_epoch[murmurhash32(db) % DATABASE_EPOCHS];
 }
 
+/*
+ * Read in two steps.  A bump in between can give a sum that was current at
+ * no moment, but never one above the current one; so a guard made of it holds
+ * only if neither part has moved since it was read.
+ */
 uint32
 fc_directory_epoch(FcRel rel)
 {
@@ -279,7 +292,11 @@ make_word(uint32 version, SlotState state, uint32 count)
 	return (version << VERSION_SHIFT) | ((uint32) state << STATE_SHIFT) | count;
 }
 
-/* Changes the state, keeps the version, clears the reference count. */
+/*
+ * Changes the state, keeps the version, clears the reference count.  Not one
+ * atomic step, and need not be: others than the caller change nothing but the
+ * count (fc_directory_touch()), which may be lost.
+ */
 static void
 set_state(Entry *e, SlotState state)
 {
@@ -314,6 +331,7 @@ unlink_entry(FcSlotNo *link, SlotState new_state)
 	Assert(word_state(pg_atomic_read_u32(&e->word)) == SLOT_USED);
 	*link = e->next;
 	e->next = FC_NO_SLOT;
+	pg_write_barrier();			/* the writer takes a free slot without this lock */
 	set_state(e, new_state);
 	pg_atomic_fetch_sub_u32(&dir->used, 1);
 }
@@ -327,24 +345,24 @@ entry_current(const Entry *e)
 
 /* ---- invalidation ---- */
 
-uint32
+uint64
 fc_directory_bump_page(uint64 hash)
 {
-	return pg_atomic_fetch_add_u32(generation_of(hash), 1) + 1;
+	return pg_atomic_add_fetch_u64(generation_of(hash), 1);
 }
 
-void
+uint32
 fc_directory_bump_relation(FcRel rel)
 {
-	pg_atomic_fetch_add_u32(relation_epoch_of(rel), 1);
-	pg_atomic_write_u32(&dir->sweep_wanted, 1);
+	pg_atomic_fetch_add_u32(relation_epoch_of(rel), 1); /* a full barrier */
+	return pg_atomic_add_fetch_u32(&dir->unswept, 1);
 }
 
-void
+uint32
 fc_directory_bump_database(Oid db)
 {
-	pg_atomic_fetch_add_u32(database_epoch_of(db), 1);
-	pg_atomic_write_u32(&dir->sweep_wanted, 1);
+	pg_atomic_fetch_add_u32(database_epoch_of(db), 1);	/* a full barrier */
+	return pg_atomic_add_fetch_u32(&dir->unswept, 1);
 }
 
 bool
@@ -406,6 +424,11 @@ fc_directory_lookup(const FcTag *tag, uint64 hash, FcSlotRef *ref)
 bool
 fc_directory_unchanged(const FcSlotRef *ref)
 {
+	/*
+	 * The page has been read before, the version is read now: pairs with the
+	 * barrier of reserve_slot(), before which the version is raised and after
+	 * which the slot is written.
+	 */
 	pg_read_barrier();
 	return word_version(pg_atomic_read_u32(&entries[ref->slot].word)) == ref->version;
 }
@@ -416,7 +439,7 @@ fc_directory_touch(const FcSlotRef *ref)
 	pg_atomic_uint32 *word = &entries[ref->slot].word;
 	uint32		old = pg_atomic_read_u32(word);
 
-	/* a lost race loses a reference, nothing else */
+	/* a lost race loses a reference, nothing else; no order needed */
 	if (word_version(old) == ref->version && word_state(old) == SLOT_USED &&
 		(old & COUNT_MASK) < FC_REFCOUNT_MAX)
 		pg_atomic_compare_exchange_u32(word, &old, old + 1);
@@ -445,7 +468,7 @@ fc_directory_guard(const FcTag *tag, uint64 hash)
 {
 	FcGuard		guard;
 
-	guard.generation = pg_atomic_read_u32(generation_of(hash));
+	guard.generation = pg_atomic_read_u64(generation_of(hash));
 	guard.epoch = fc_directory_epoch(fc_tag_rel(tag));
 	pg_memory_barrier();
 	return guard;
@@ -473,6 +496,21 @@ fc_directory_offer(const FcTag *tag, uint64 hash, FcAdmission mode)
 		offer = FC_OFFER_NOT_USEFUL;
 	LWLockRelease(lock);
 	return offer;
+}
+
+/*
+ * Nobody but this process changes a slot that is free or retired.  The
+ * version is raised before anything is written: a reader that looked the slot
+ * up earlier will see it (R3).
+ */
+static void
+take(Entry *e, SlotState state)
+{
+	uint32		word = pg_atomic_read_u32(&e->word);
+
+	e->next = FC_NO_SLOT;
+	pg_atomic_write_u32(&e->word, make_word(word_version(word) + 1, state, 0));
+	pg_memory_barrier();
 }
 
 /* Takes the slot under the hand, if it may be taken. */
@@ -518,14 +556,7 @@ reserve_slot(FcSlotNo slot, bool by_force)
 			}
 	}
 
-	/*
-	 * Nobody but this process changes a free slot.  The version is raised
-	 * here, before anything is written: a reader that looked the slot up
-	 * earlier will see it (R3).
-	 */
-	word = pg_atomic_read_u32(&e->word);
-	pg_atomic_write_u32(&e->word, make_word(word_version(word) + 1, SLOT_RESERVED, 0));
-	pg_memory_barrier();
+	take(e, SLOT_RESERVED);
 	return true;
 }
 
@@ -557,8 +588,7 @@ fc_directory_publish(FcSlotNo slot, const FcTag *tag, uint64 hash,
 	FcSlotNo   *link;
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
-	if (pg_atomic_read_u32(generation_of(hash)) != guard->generation ||
-		fc_directory_epoch(fc_tag_rel(tag)) != guard->epoch)
+	if (!fc_directory_guard_holds(tag, hash, guard))
 		result = FC_PUBLISH_MODIFIED;
 	else if ((link = find_link(tag, hash)) != NULL)
 	{
@@ -579,6 +609,8 @@ fc_directory_publish(FcSlotNo slot, const FcTag *tag, uint64 hash,
 		e->epoch = guard->epoch;
 		e->next = *head;
 		*head = slot;
+		/* fc_directory_page() looks without the lock: the entry before its state */
+		pg_write_barrier();
 		set_state(e, SLOT_USED);
 		pg_atomic_fetch_add_u32(&dir->used, 1);
 	}
@@ -595,12 +627,23 @@ fc_directory_release(FcSlotNo slot)
 	set_state(&entries[slot], SLOT_FREE);
 }
 
+bool
+fc_directory_guard_holds(const FcTag *tag, uint64 hash, const FcGuard *guard)
+{
+	return pg_atomic_read_u64(generation_of(hash)) == guard->generation &&
+		fc_directory_epoch(fc_tag_rel(tag)) == guard->epoch;
+}
+
 /* ---- housekeeping ---- */
 
 bool
 fc_directory_sweep_wanted(void)
 {
-	return pg_atomic_exchange_u32(&dir->sweep_wanted, 0) != 0;
+	/*
+	 * A look first: this is asked every round, and seldom true.  Then a full
+	 * barrier: whoever counted has raised an epoch before, which is seen now.
+	 */
+	return pg_atomic_read_u32(&dir->unswept) != 0 && pg_atomic_exchange_u32(&dir->unswept, 0) != 0;
 }
 
 /* Frees a used slot; all of them, or only if it is dead. */
@@ -624,6 +667,44 @@ free_slot(FcSlotNo slot, bool only_dead)
 	LWLockRelease(lock_of(hash));
 }
 
+bool
+fc_directory_take_to_erase(FcSlotNo slot, bool everything)
+{
+	Entry	   *e = &entries[slot];
+	SlotState	state;
+
+	free_slot(slot, !everything);
+	state = word_state(pg_atomic_read_u32(&e->word));
+	Assert(state != SLOT_RESERVED);
+	if (state == SLOT_USED || (e->next == ERASED && !everything))
+		return false;
+	take(e, state == SLOT_RETIRED ? SLOT_RETIRED : SLOT_RESERVED);
+	return true;
+}
+
+void
+fc_directory_give_back(FcSlotNo slot, bool erased)
+{
+	Entry	   *e = &entries[slot];
+
+	if (erased)
+		e->next = ERASED;
+	if (word_state(pg_atomic_read_u32(&e->word)) == SLOT_RESERVED)
+		fc_directory_release(slot);
+}
+
+void
+fc_directory_forget_erased(void)
+{
+	for (FcSlotNo slot = 0; slot < dir->slots; slot++)
+	{
+		/* of a slot in use it is somebody else's, and not that */
+		if (word_state(pg_atomic_read_u32(&entries[slot].word)) != SLOT_USED &&
+			entries[slot].next == ERASED)
+			entries[slot].next = FC_NO_SLOT;
+	}
+}
+
 FcSlotNo
 fc_directory_sweep(FcSlotNo from, uint32 count)
 {
@@ -645,11 +726,16 @@ fc_directory_reclaim(void)
 void
 fc_directory_purge(void)
 {
+	pg_atomic_exchange_u32(&dir->unswept, 0);	/* a sweep would find nothing */
 	for (FcSlotNo slot = 0; slot < dir->slots; slot++)
 	{
+		/*
+		 * It may be another device by now: what it holds is nobody's, and no
+		 * slot is known to be erased.  Who looked the slot up before sees
+		 * that by its version (R3).
+		 */
 		free_slot(slot, false);
-		if (word_state(pg_atomic_read_u32(&entries[slot].word)) != SLOT_FREE)
-			set_state(&entries[slot], SLOT_FREE);
+		take(&entries[slot], SLOT_FREE);
 	}
 	for (uint32 p = 0; p < PARTITIONS; p++)
 	{
@@ -676,11 +762,11 @@ fc_directory_page(FcSlotNo slot, FcPageInfo *info)
 	 */
 	if (word_state(word) != SLOT_USED)
 		return false;
-	pg_read_barrier();
+	pg_read_barrier();			/* pairs with that of fc_directory_publish() */
 	info->tag = e->tag;
 	info->refcount = word & COUNT_MASK;
 	current = entry_current(e);
-	pg_read_barrier();
+	pg_read_barrier();			/* pairs with that of reserve_slot() */
 	return current &&
 		(pg_atomic_read_u32(&e->word) & ~COUNT_MASK) == (word & ~COUNT_MASK);
 }

@@ -68,11 +68,22 @@ extern uint64 fc_directory_hash(const FcTag *tag);
 /* ---- invalidation ---- */
 
 /* I1 for one page; returns the new generation.  A full barrier. */
-extern uint32 fc_directory_bump_page(uint64 hash);
+extern uint64 fc_directory_bump_page(uint64 hash);
 
-/* I1 for a relation or a database: its entries are dead at once. */
-extern void fc_directory_bump_relation(FcRel rel);
-extern void fc_directory_bump_database(Oid db);
+/*
+ * I1 for a relation or a database: its entries are dead at once.  Returns how
+ * many times that was done since the last sweep or purge began.  An entry that
+ * is dead is gone before both of two sweeps have ended; so as long as no more
+ * than FC_EPOCHS_UNSWEPT lie between two sweeps, no epoch comes round while
+ * there is an entry of an earlier one.
+ */
+extern uint32 fc_directory_bump_relation(FcRel rel);
+extern uint32 fc_directory_bump_database(Oid db);
+
+/* A quarter of the range of an epoch. */
+#ifndef FC_EPOCHS_UNSWEPT
+#define FC_EPOCHS_UNSWEPT (UINT32_C(1) << 30)
+#endif
 
 /*
  * I2: removes the entry of a page, if there is one.  `modified` says that
@@ -117,12 +128,33 @@ extern FcPublish fc_directory_publish(FcSlotNo slot, const FcTag *tag, uint64 ha
 /* Gives a reserved slot back unused. */
 extern void fc_directory_release(FcSlotNo slot);
 
+/* Does the guard hold?  The next moment it may not; only F6 is sure. */
+extern bool fc_directory_guard_holds(const FcTag *tag, uint64 hash, const FcGuard *guard);
+
+/* ---- erasing (writer process only) ---- */
+
+/*
+ * Z1: takes a slot that holds no current entry and is not known to be erased,
+ * or, with `everything`, any.  What was there is unlinked, the version raised.
+ * False: there is nothing to erase.
+ */
+extern bool fc_directory_take_to_erase(FcSlotNo slot, bool everything);
+
+/* Z3: gives it back; `erased`: it holds zeros until it is reserved again. */
+extern void fc_directory_give_back(FcSlotNo slot, bool erased);
+
+/* No slot is known to be erased any more. */
+extern void fc_directory_forget_erased(void);
+
 /* ---- housekeeping (writer process only) ---- */
 
 /* Frees the dead entries of a range of slots; returns the slot to go on with. */
 extern FcSlotNo fc_directory_sweep(FcSlotNo from, uint32 count);
 
-/* True once after each bump of a relation or database: a sweep would find something. */
+/*
+ * Was a relation or database bumped since this was last true?  A sweep would
+ * find something, and must follow.
+ */
 extern bool fc_directory_sweep_wanted(void);
 
 /* Frees slots that a writer which died had reserved. */

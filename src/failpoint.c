@@ -9,6 +9,8 @@
  */
 #include "postgres.h"
 
+#include <ctype.h>
+
 #include "failpoint.h"
 #include "miscadmin.h"
 #include "storage/shmem.h"
@@ -21,19 +23,46 @@ FcFailpoints *fc_failpoints = NULL;
 static const char *const names[FC_FP_COUNT] = {
 	[FC_FP_FILL_BEGIN] = "fill_begin",
 	[FC_FP_FILL_COPIED] = "fill_copied",
+	[FC_FP_FILL_STAGED] = "fill_staged",
 	[FC_FP_FILL_RESERVED] = "fill_reserved",
 	[FC_FP_FILL_WRITTEN] = "fill_written",
 	[FC_FP_INVALIDATE_BUMPED] = "invalidate_bumped",
 	[FC_FP_READ_LOOKED_UP] = "read_looked_up",
 	[FC_FP_READ_DONE] = "read_done",
+	[FC_FP_SCRUB_TAKEN] = "scrub_taken",
+	[FC_FP_SCRUB_WRITTEN] = "scrub_written",
 	[FC_FP_WRITE_BEFORE_MD] = "write_before_md",
 	[FC_FP_WRITE_AFTER_MD] = "write_after_md",
+	[FC_FP_FILE_BEFORE_MD] = "file_before_md",
+	[FC_FP_FILE_AFTER_MD] = "file_after_md",
+	[FC_FP_DATABASE_BEFORE] = "database_before",
+	[FC_FP_DATABASE_AFTER] = "database_after",
+	[FC_FP_EVICT_WRITTEN] = "evict_written",
+	[FC_FP_AHEAD_STARTED] = "ahead_started",
+	[FC_FP_ASYNC_READ] = "async_read",
+	[FC_FP_SWITCH_PURGED] = "switch_purged",
+	[FC_FP_SWITCH_OPENED] = "switch_opened",
 	[FC_FP_STORE_READING] = "store_reading",
 	[FC_FP_STORE_WRITING] = "store_writing",
+	[FC_FP_STORE_LOOKED] = "store_looked",
+	[FC_FP_STORE_CLAIM] = "store_claim",
 	[FC_FP_STORE_OPEN] = "store_open",
 	[FC_FP_STORE_READ] = "store_read",
 	[FC_FP_STORE_WRITE] = "store_write",
-	[FC_FP_STORE_FLIP] = "store_flip",
+	[FC_FP_STORE_SYNC] = "store_sync",
+	[FC_FP_PROBE_DUE] = "probe_due",
+	[FC_FP_DISK_READ] = "disk_read",
+};
+
+static const char *const action_names[] = {
+	[FC_FP_OFF] = "off",
+	[FC_FP_PAUSE] = "pause",
+	[FC_FP_ERROR] = "error",
+	[FC_FP_NOSPACE] = "nospace",
+	[FC_FP_SHORT] = "short",
+	[FC_FP_FLIP] = "flip",
+	[FC_FP_TORN] = "torn",
+	[FC_FP_MISPLACED] = "misplaced",
 };
 
 Size
@@ -52,6 +81,7 @@ fc_failpoint_shmem_init(void)
 	for (int i = 0; i < FC_FP_COUNT; i++)
 	{
 		pg_atomic_init_u32(&fc_failpoints->action[i], FC_FP_OFF);
+		pg_atomic_init_u32(&fc_failpoints->only[i], 0);
 		pg_atomic_init_u32(&fc_failpoints->paused[i], 0);
 	}
 }
@@ -65,14 +95,43 @@ fc_failpoint_by_name(const char *name)
 	return -1;
 }
 
-void
-fc_failpoint_arm(FcFailpointId id, FcFailpointAction action)
+bool
+fc_failpoint_action(const char *name, FcFault *fault)
 {
-	uint32		old = pg_atomic_exchange_u32(&fc_failpoints->action[id], action);
+	static const char delay[] = "delay:";
+	char	   *end;
+	unsigned long us;
 
-	if (old == FC_FP_OFF && action != FC_FP_OFF)
+	fault->us = 0;
+	for (int i = 0; i < lengthof(action_names); i++)
+		if (strcmp(action_names[i], name) == 0)
+		{
+			fault->action = (FcFailpointAction) i;
+			return true;
+		}
+	if (strncmp(name, delay, strlen(delay)) != 0 || !isdigit((unsigned char) name[strlen(delay)]))
+		return false;
+	errno = 0;
+	us = strtoul(name + strlen(delay), &end, 10);
+	if (errno != 0 || *end != '\0' || us > FC_FP_MAX_DELAY_US)
+		return false;
+	fault->action = FC_FP_DELAY;
+	fault->us = (uint32) us;
+	return true;
+}
+
+void
+fc_failpoint_arm(FcFailpointId id, FcFault fault, uint32 only)
+{
+	uint32		old;
+
+	pg_atomic_write_u32(&fc_failpoints->only[id], only);
+	pg_write_barrier();
+	old = pg_atomic_exchange_u32(&fc_failpoints->action[id], (uint32) fault.action | fault.us << 8);
+
+	if (old == FC_FP_OFF && fault.action != FC_FP_OFF)
 		pg_atomic_fetch_add_u32(&fc_failpoints->armed, 1);
-	else if (old != FC_FP_OFF && action == FC_FP_OFF)
+	else if (old != FC_FP_OFF && fault.action == FC_FP_OFF)
 		pg_atomic_fetch_sub_u32(&fc_failpoints->armed, 1);
 }
 
@@ -82,17 +141,29 @@ fc_failpoint_paused(FcFailpointId id)
 	return pg_atomic_read_u32(&fc_failpoints->paused[id]);
 }
 
+FcFault
+fc_failpoint_fault_slow(FcFailpointId id)
+{
+	uint32		armed = pg_atomic_read_u32(&fc_failpoints->action[id]);
+	FcFault		fault = {(FcFailpointAction) (armed & 0xFF), armed >> 8};
+
+	return fault;
+}
+
 bool
 fc_failpoint_slow(FcFailpointId id)
 {
 	pg_atomic_uint32 *action = &fc_failpoints->action[id];
+	FcFault		fault = fc_failpoint_fault_slow(id);
 
-	if (pg_atomic_read_u32(action) == FC_FP_PAUSE)
+	if (fault.action == FC_FP_PAUSE)
 	{
 		pg_atomic_fetch_add_u32(&fc_failpoints->paused[id], 1);
 		for (int i = 0; i < PAUSE_MAX_STEPS && pg_atomic_read_u32(action) == FC_FP_PAUSE; i++)
 			pg_usleep(PAUSE_STEP_US);
 		pg_atomic_fetch_sub_u32(&fc_failpoints->paused[id], 1);
 	}
+	else if (fault.action == FC_FP_DELAY)
+		pg_usleep(fault.us);
 	return pg_atomic_read_u32(action) == FC_FP_ERROR;
 }

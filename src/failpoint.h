@@ -3,7 +3,8 @@
  * failpoint.h
  *	  Places where a test may stop a process or make an operation fail.
  *
- * Each window of the protocol in src/README.md has a point.  With nothing
+ * Each window of the protocol in src/README.md has a point; test/windows.txt
+ * lists them with the tests that stand there.  With nothing
  * armed a point costs one load of a shared flag that nobody writes.  Points
  * are armed from SQL through fc_failpoint_set(), which the extension script
  * does not declare: only a superuser can, and only tests do.
@@ -24,21 +25,37 @@
 
 typedef enum FcFailpointId
 {
-	FC_FP_FILL_BEGIN,			/* fill: between steps 1 and 2 */
-	FC_FP_FILL_COPIED,			/* fill: between steps 2 and 4 */
-	FC_FP_FILL_RESERVED,		/* fill: between steps 4 and 5 */
-	FC_FP_FILL_WRITTEN,			/* fill: between steps 5 and 6 */
-	FC_FP_INVALIDATE_BUMPED,	/* invalidate: between steps 1 and 2 */
-	FC_FP_READ_LOOKED_UP,		/* read: between steps 1 and 2 */
-	FC_FP_READ_DONE,			/* read: between steps 2 and 3 */
-	FC_FP_WRITE_BEFORE_MD,		/* between the first invalidation and md */
-	FC_FP_WRITE_AFTER_MD,		/* between md and the second invalidation */
+	FC_FP_FILL_BEGIN,			/* F1 | F2 */
+	FC_FP_FILL_COPIED,			/* F2 | F3 */
+	FC_FP_FILL_STAGED,			/* F3 | F4 */
+	FC_FP_FILL_RESERVED,		/* F4 | F5 */
+	FC_FP_FILL_WRITTEN,			/* F5 | F6 */
+	FC_FP_INVALIDATE_BUMPED,	/* I1 | I2 */
+	FC_FP_READ_LOOKED_UP,		/* R1 | R2 */
+	FC_FP_READ_DONE,			/* R2 | R3 */
+	FC_FP_SCRUB_TAKEN,			/* Z1 | Z2 */
+	FC_FP_SCRUB_WRITTEN,		/* Z2 | Z3 */
+	FC_FP_WRITE_BEFORE_MD,		/* C1 | C2, pages written */
+	FC_FP_WRITE_AFTER_MD,		/* C2 | C3 */
+	FC_FP_FILE_BEFORE_MD,		/* C1 | C2, files made, extended, cut, removed */
+	FC_FP_FILE_AFTER_MD,		/* C2 | C3 */
+	FC_FP_DATABASE_BEFORE,		/* C1 | C2, database-level commands and their redo */
+	FC_FP_DATABASE_AFTER,		/* C2 | C3 */
+	FC_FP_EVICT_WRITTEN,		/* C3 | E1 */
+	FC_FP_AHEAD_STARTED,		/* A1 | A2 */
+	FC_FP_ASYNC_READ,			/* S1 | S2 */
+	FC_FP_SWITCH_PURGED,		/* O2 | O3 */
+	FC_FP_SWITCH_OPENED,		/* O3 | O4 */
 	FC_FP_STORE_READING,		/* within the wait for a read from the device */
 	FC_FP_STORE_WRITING,		/* within the wait for a write to the device */
-	FC_FP_STORE_OPEN,			/* error: opening the device fails */
-	FC_FP_STORE_READ,			/* error: a read from the device fails */
-	FC_FP_STORE_WRITE,			/* error: a write to the device fails */
-	FC_FP_STORE_FLIP,			/* error: a read returns one flipped bit */
+	FC_FP_STORE_LOOKED,			/* between looking at the device and opening it */
+	FC_FP_STORE_CLAIM,			/* within the wait for who has the device */
+	FC_FP_STORE_OPEN,			/* error, nospace: opening the device, reserving space */
+	FC_FP_STORE_READ,			/* faults of a read from the device */
+	FC_FP_STORE_WRITE,			/* faults of a write to the device */
+	FC_FP_STORE_SYNC,			/* error, delay: flushing the device's cache */
+	FC_FP_PROBE_DUE,			/* error: the time for the next probe does not come */
+	FC_FP_DISK_READ,			/* delay: of a read from a data file */
 	FC_FP_COUNT
 } FcFailpointId;
 
@@ -46,13 +63,29 @@ typedef enum FcFailpointAction
 {
 	FC_FP_OFF,
 	FC_FP_PAUSE,
-	FC_FP_ERROR,
+	FC_FP_ERROR,				/* EIO, where it has a number */
+	FC_FP_NOSPACE,				/* ENOSPC */
+	FC_FP_SHORT,				/* half a page is done */
+	FC_FP_FLIP,					/* one bit changes on the way */
+	FC_FP_TORN,					/* of each page the second half is not written */
+	FC_FP_MISPLACED,			/* another slot is read or written */
+	FC_FP_DELAY,				/* it takes so much longer */
 } FcFailpointAction;
+
+/* What is to go wrong with an operation. */
+typedef struct FcFault
+{
+	FcFailpointAction action;	/* FC_FP_OFF: nothing */
+	uint32		us;				/* of FC_FP_DELAY */
+} FcFault;
+
+#define FC_FP_MAX_DELAY_US ((1 << 24) - 1)
 
 typedef struct FcFailpoints
 {
-	pg_atomic_uint32 armed;		/* how many points are not off */
-	pg_atomic_uint32 action[FC_FP_COUNT];
+	pg_atomic_uint32 armed;		/* how many points are not off; here no order is needed, tests wait */
+	pg_atomic_uint32 action[FC_FP_COUNT];	/* FcFailpointAction, and above 8 bits the delay */
+	pg_atomic_uint32 only[FC_FP_COUNT]; /* relation number that a page must have; 0 = any */
 	pg_atomic_uint32 paused[FC_FP_COUNT];	/* processes standing there */
 } FcFailpoints;
 
@@ -63,18 +96,69 @@ extern void fc_failpoint_shmem_init(void);
 
 /* Index of a point by name, or -1. */
 extern int	fc_failpoint_by_name(const char *name);
-extern void fc_failpoint_arm(FcFailpointId id, FcFailpointAction action);
+
+/* `only`: for pages of that relation; 0 = whichever.  Other processes may come by in the meantime: arm what is off. */
+extern void fc_failpoint_arm(FcFailpointId id, FcFault fault, uint32 only);
+
+/* The action by name, as in "short" or "delay:1500" (microseconds); false if there is none. */
+extern bool fc_failpoint_action(const char *name, FcFault *fault);
 extern uint32 fc_failpoint_paused(FcFailpointId id);
 
 extern bool fc_failpoint_slow(FcFailpointId id);
+extern FcFault fc_failpoint_fault_slow(FcFailpointId id);
 
-/* Stops here if a test wants it to; true if the operation should fail. */
+/* Is any point armed?  All that points cost when none is. */
+static inline bool
+fc_failpoints_armed(void)
+{
+	return fc_failpoints != NULL && pg_atomic_read_u32(&fc_failpoints->armed) != 0;
+}
+
+/* What a test wants to go wrong here.  The caller does it, delays included. */
+static inline FcFault
+fc_failpoint_fault(FcFailpointId id)
+{
+	FcFault		none = {FC_FP_OFF, 0};
+
+	if (likely(!fc_failpoints_armed()))
+		return none;
+	return fc_failpoint_fault_slow(id);
+}
+
+/* Stops here, or for a while, if a test wants it to; true if the operation should fail. */
 static inline bool
 fc_failpoint(FcFailpointId id)
 {
-	if (likely(fc_failpoints == NULL || pg_atomic_read_u32(&fc_failpoints->armed) == 0))
+	if (likely(!fc_failpoints_armed()))
 		return false;
 	return fc_failpoint_slow(id);
+}
+
+/* The same at a point that is about a page of a relation. */
+static inline bool
+fc_failpoint_of(FcFailpointId id, uint32 rel)
+{
+	uint32		only;
+
+	if (likely(!fc_failpoints_armed()))
+		return false;
+	only = pg_atomic_read_u32(&fc_failpoints->only[id]);
+	return (only == 0 || only == rel) && fc_failpoint_slow(id);
+}
+
+/* And about n pages, of which `rel(i)` belongs to that relation. */
+static inline bool
+fc_failpoint_about(FcFailpointId id, uint32 (*rel) (int), int n)
+{
+	uint32		only;
+
+	if (likely(!fc_failpoints_armed()))
+		return false;
+	only = pg_atomic_read_u32(&fc_failpoints->only[id]);
+	for (int i = 0; i < n; i++)
+		if (only == 0 || rel(i) == only)
+			return fc_failpoint_slow(id);
+	return false;
 }
 
 #endif							/* FC_FAILPOINT_H */

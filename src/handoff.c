@@ -25,7 +25,7 @@
 
 typedef struct Cell
 {
-	pg_atomic_uint32 turn;
+	pg_atomic_uint64 turn;		/* hands the rest of the cell over, both ways */
 	FcTag		tag;
 	FcGuard		guard;
 	char		page[BLCKSZ];
@@ -34,12 +34,12 @@ typedef struct Cell
 typedef struct Handoff
 {
 	Latch	   *volatile writer;	/* NULL when there is none */
-	pg_atomic_uint32 allocations;
+	pg_atomic_uint32 allocations;	/* these two: hints, no order needed */
 	pg_atomic_uint32 threshold;
 	char		pad1[PG_CACHE_LINE_SIZE];
-	pg_atomic_uint32 tail;		/* next to be pushed */
+	pg_atomic_uint64 tail;		/* next to be pushed; taken by compare-and-swap */
 	char		pad2[PG_CACHE_LINE_SIZE];
-	uint32		head;			/* next to be popped; writer only */
+	uint64		head;			/* next to be popped; writer only */
 	uint32		cells;			/* power of 2 */
 	Cell		cell[FLEXIBLE_ARRAY_MEMBER];
 } Handoff;
@@ -63,6 +63,12 @@ fc_handoff_shmem_size(uint32 slots)
 	return CACHELINEALIGN(offsetof(Handoff, cell) + cells_for(slots) * sizeof(Cell));
 }
 
+static Cell *
+cell_at(uint64 pos)
+{
+	return &ring->cell[pos & (ring->cells - 1)];
+}
+
 void
 fc_handoff_shmem_init(uint32 slots)
 {
@@ -72,37 +78,37 @@ fc_handoff_shmem_init(uint32 slots)
 	ring->writer = NULL;
 	pg_atomic_init_u32(&ring->allocations, 0);
 	pg_atomic_init_u32(&ring->threshold, 1);
-	pg_atomic_init_u32(&ring->tail, 0);
-	ring->head = 0;
+	pg_atomic_init_u64(&ring->tail, FC_START_64);
+	ring->head = FC_START_64;
 	ring->cells = cells_for(slots);
-	for (uint32 i = 0; i < ring->cells; i++)
-		pg_atomic_init_u32(&ring->cell[i].turn, i);
+	for (uint64 pos = FC_START_64; pos != FC_START_64 + ring->cells; pos++)
+		pg_atomic_init_u64(&cell_at(pos)->turn, pos);
 }
 
 bool
 fc_handoff_push(const FcTag *tag, const FcGuard *guard, const char *page)
 {
-	uint32		pos = pg_atomic_read_u32(&ring->tail);
+	uint64		pos = pg_atomic_read_u64(&ring->tail);
 	Cell	   *cell;
 
 	for (;;)
 	{
-		int32		ahead;
+		int64		ahead;
 
-		cell = &ring->cell[pos & (ring->cells - 1)];
-		ahead = (int32) (pg_atomic_read_u32(&cell->turn) - pos);
+		cell = cell_at(pos);
+		ahead = (int64) (pg_atomic_read_u64(&cell->turn) - pos);
 		if (ahead < 0)
 			return false;		/* still to be popped: full */
 		if (ahead > 0)
-			pos = pg_atomic_read_u32(&ring->tail);	/* somebody was faster */
-		else if (pg_atomic_compare_exchange_u32(&ring->tail, &pos, pos + 1))
+			pos = pg_atomic_read_u64(&ring->tail);	/* somebody was faster */
+		else if (pg_atomic_compare_exchange_u64(&ring->tail, &pos, pos + 1))
 			break;				/* a full barrier; else pos is the new tail */
 	}
 	cell->tag = *tag;
 	cell->guard = *guard;
 	memcpy(cell->page, page, BLCKSZ);
-	pg_write_barrier();
-	pg_atomic_write_u32(&cell->turn, pos + 1);
+	pg_write_barrier();			/* the cell before its turn */
+	pg_atomic_write_u64(&cell->turn, pos + 1);
 
 	/* don't let it get full */
 	if (((pos + 1) & (ring->cells / 4 - 1)) == 0)
@@ -113,18 +119,33 @@ fc_handoff_push(const FcTag *tag, const FcGuard *guard, const char *page)
 bool
 fc_handoff_pop(FcTag *tag, FcGuard *guard, char *page)
 {
-	Cell	   *cell = &ring->cell[ring->head & (ring->cells - 1)];
+	Cell	   *cell = cell_at(ring->head);
 
-	if (pg_atomic_read_u32(&cell->turn) != ring->head + 1)
+	if (pg_atomic_read_u64(&cell->turn) != ring->head + 1)
 		return false;
-	pg_read_barrier();
+	pg_read_barrier();			/* its turn before the cell */
 	*tag = cell->tag;
 	*guard = cell->guard;
 	memcpy(page, cell->page, BLCKSZ);
-	pg_memory_barrier();
-	pg_atomic_write_u32(&cell->turn, ring->head + ring->cells);
+	pg_memory_barrier();		/* reading it before giving it back */
+	pg_atomic_write_u64(&cell->turn, ring->head + ring->cells);
 	ring->head++;
 	return true;
+}
+
+void
+fc_handoff_clear(void)
+{
+	/* at most once round: others may go on pushing */
+	for (uint32 i = 0; i < ring->cells; i++)
+	{
+		Cell	   *cell = cell_at(ring->head);
+
+		if (pg_atomic_read_u64(&cell->turn) != ring->head + 1)
+			break;
+		pg_atomic_write_u64(&cell->turn, ring->head + ring->cells);
+		ring->head++;
+	}
 }
 
 void

@@ -7,7 +7,9 @@
  * The pages go through a bounded queue in shared memory, many producers and
  * one consumer, without locks (Vyukov's bounded queue: each cell carries a
  * sequence number that says whose turn it is).  A full queue refuses; nobody
- * ever waits.
+ * ever waits.  Positions have 64 bits: with 32, a process that is stopped
+ * between its look at a cell and its claim of it, for exactly 2^32 pages,
+ * would write into a cell that is not its own.
  *
  * Copyright (c) 2026, the pg_flashcache developers
  *
@@ -35,6 +37,9 @@ extern void fc_handoff_wake(void);
 extern void fc_handoff_set_writer(Latch *latch);
 extern bool fc_handoff_has_writer(void);
 extern bool fc_handoff_pop(FcTag *tag, FcGuard *guard, char *page);
+
+/* Throws away what is there now. */
+extern void fc_handoff_clear(void);
 
 /* Allocations since the last call. */
 extern uint32 fc_handoff_take_allocations(void);

@@ -25,6 +25,13 @@
 #define FC_HEADER_BYTES		65536	/* keeps slots aligned to flash pages */
 #define FC_HEADER_BLOCK		4096
 
+/*
+ * A device without a header must be empty so far from its start.  Many file
+ * systems and volume managers leave the first blocks alone: Btrfs begins at
+ * 64 kB, ZFS at 16 kB, software RAID at 4 kB.
+ */
+#define FC_EMPTY_BYTES		1048576
+
 typedef struct FcHeader
 {
 	char		magic[16];
@@ -35,6 +42,15 @@ typedef struct FcHeader
 } FcHeader;
 
 StaticAssertDecl(sizeof(FC_MAGIC) <= sizeof(((FcHeader *) 0)->magic), "magic does not fit");
+
+/* Is what was read of the first block a header of ours, of any size and version? */
+extern bool fc_layout_is_header(const char *block, size_t len);
+
+/* Are these bytes zeros? */
+extern bool fc_layout_is_empty(const char *bytes, size_t len);
+
+/* Makes the first block; `block` is aligned to 8 bytes at least. */
+extern void fc_layout_make_header(char *block, uint32 slots);
 
 static inline off_t
 fc_slot_offset(FcSlotNo slot)

@@ -65,14 +65,19 @@ mask_heap_tuples(Page page)
 	for (OffsetNumber off = FirstOffsetNumber; off <= max; off++)
 	{
 		ItemId		id = PageGetItemId(page, off);
-		HeapTupleHeader tuple;
+		char	   *at;
+		uint16		infomask;
 
 		if (!ItemIdHasStorage(id) ||
 			ItemIdGetOffset(id) + SizeofHeapTupleHeader > BLCKSZ)
 			continue;
-		tuple = (HeapTupleHeader) PageGetItem(page, id);
-		tuple->t_infomask &= ~(HEAP_XMIN_COMMITTED | HEAP_XMIN_INVALID |
-							   HEAP_XMAX_COMMITTED | HEAP_XMAX_INVALID);
+
+		/* a damaged page may say that a tuple begins at any byte */
+		at = (char *) page + ItemIdGetOffset(id) + offsetof(HeapTupleHeaderData, t_infomask);
+		memcpy(&infomask, at, sizeof(infomask));
+		infomask &= ~(HEAP_XMIN_COMMITTED | HEAP_XMIN_INVALID |
+					  HEAP_XMAX_COMMITTED | HEAP_XMAX_INVALID);
+		memcpy(at, &infomask, sizeof(infomask));
 	}
 }
 

@@ -55,8 +55,6 @@ fc_shmem_request(void)
 static void
 fc_shmem_startup(void)
 {
-	FcStoreError error;
-
 	if (next_shmem_startup)
 		next_shmem_startup();
 
@@ -67,18 +65,10 @@ fc_shmem_startup(void)
 	LWLockRelease(AddinShmemInitLock);
 	fc_wait_events_init();
 
-	if (!fc_store_open(fc_setting_file, fc_setting_size, &error))
-	{
-		char		reason[FC_REASON_LEN];
-		char		hint[FC_HINT_LEN];
-
-		fc_cache_set_state(FC_STATE_OFF, error.message, error.hint);
-		(void) fc_cache_take_warning(reason, hint);
-		ereport(WARNING,
-				(errmsg("pg_flashcache is off: %s", error.message),
-				 errdetail("PostgreSQL runs normally without the cache."),
-				 errhint("%s Then call pg_flashcache_enable().", error.hint)));
-	}
+	/*
+	 * The device is opened by the writer: the server must start, and start
+	 * again after a crash, also while the device hangs.
+	 */
 }
 
 /* No cache in this run of the server. */

@@ -145,11 +145,43 @@ fc_policy_run_that_pays(const FcTimes *times, bool together)
 	return run < FC_STREAM_LENGTH ? FC_STREAM_LENGTH : (uint32_t) run;
 }
 
+void
+fc_policy_disk_read(FcTimes *times, uint64_t ns, int n, bool in_stream)
+{
+	/* outside a stream a request costs a seek, however many pages it has */
+	if (!in_stream)
+	{
+		fc_policy_mean(&times->disk_single, ns);
+		return;
+	}
+	fc_policy_mean(&times->disk_stream, ns / n);
+	if (times->disk_stream > times->disk_single && times->disk_single != 0)
+		fc_policy_mean(&times->disk_single, ns / n);
+}
+
 bool
 fc_policy_worth_filling(const FcTimes *times)
 {
 	return times->disk_single == 0 || times->flash == 0 ||
 		times->disk_single * 4 >= times->flash;
+}
+
+bool
+fc_policy_slower(uint64_t flash_ns, uint64_t disk_ns)
+{
+	return flash_ns > disk_ns + disk_ns / 2;
+}
+
+bool
+fc_policy_fast_again(uint64_t flash_ns, uint64_t disk_ns)
+{
+	return flash_ns < disk_ns - disk_ns / 4;
+}
+
+uint32_t
+fc_policy_longer_pause(uint32_t seconds)
+{
+	return seconds * 2 < FC_LONGEST_PAUSE_S ? seconds * 2 : FC_LONGEST_PAUSE_S;
 }
 
 uint32_t

@@ -134,11 +134,33 @@ fc_policy_mean(double *mean, uint64_t sample_ns)
 }
 
 /*
+ * A request of n pages took so long from disk.  A page read alone, after a
+ * seek, can't be cheaper than one of a stream: where hardly any is read
+ * alone, the stream's time raises that one, too.
+ */
+extern void fc_policy_disk_read(FcTimes *times, uint64_t ns, int n, bool in_stream);
+
+/*
  * Can flash gain anything?  Not while reads "from disk" are answered four
  * times as fast as flash answers: then the kernel's page cache has what falls
  * out of the buffer pool.  One real disk read among many raises the mean.
  */
 extern bool fc_policy_worth_filling(const FcTimes *times);
+
+/* ---- a device that is slower than the disk ---- */
+
+/*
+ * Is a flash device that takes so long slower than the disk, so that it had
+ * better not be asked; and is one that was found so fast again?  Between the
+ * two verdicts lies a margin, where things stay as they are.
+ */
+extern bool fc_policy_slower(uint64_t flash_ns, uint64_t disk_ns);
+extern bool fc_policy_fast_again(uint64_t flash_ns, uint64_t disk_ns);
+
+/* Seconds before the next probe of a device, after a pause that was too short. */
+#define FC_FIRST_PAUSE_S 1
+#define FC_LONGEST_PAUSE_S 300
+extern uint32_t fc_policy_longer_pause(uint32_t seconds);
 
 /* ---- page-cache probe ---- */
 

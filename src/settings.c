@@ -24,6 +24,8 @@ bool		fc_setting_verify = false;
 int			fc_setting_os_cache_probe = FC_PROBE_AUTO;
 int			fc_setting_admission = FC_ADMIT_AUTO;
 int			fc_setting_write_limit = 0;
+int			fc_setting_io_timeout = 1000;
+bool		fc_setting_pause_when_slow = true;
 bool		fc_setting_keep_stats = true;
 
 static const struct config_enum_entry probe_options[] = {
@@ -76,7 +78,7 @@ fc_settings_define(void)
 							   "File or block device on local flash that holds the cache.",
 							   "Created with mode 0600 if it does not exist. Must lie outside the data directory.",
 							   &fc_setting_file, "",
-							   PGC_POSTMASTER, 0, check_file, NULL, NULL);
+							   PGC_POSTMASTER, GUC_SUPERUSER_ONLY, check_file, NULL, NULL);
 	DefineCustomIntVariable("pg_flashcache.size",
 							"Size of the flash cache; 0 disables it.",
 							"Typically 2 to 10 times shared_buffers.",
@@ -107,6 +109,16 @@ fc_settings_define(void)
 							"Protects the endurance of the drive: 22 MB/s are one drive write a day of 1.92 TB.",
 							&fc_setting_write_limit, 0, 0, 1024 * 1024,
 							PGC_SIGHUP, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable("pg_flashcache.io_timeout",
+							"Longest wait for the flash device; 0 is no limit.",
+							"A device that does not answer in time is switched off, and the page read from disk. Needs io_uring.",
+							&fc_setting_io_timeout, 1000, 0, 600000,
+							PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
+	DefineCustomBoolVariable("pg_flashcache.pause_when_slow",
+							 "Leaves the flash device alone while it is slower than the disk.",
+							 "Pages stay where they are. Switch it off where reads from the disk are to be saved whatever they take.",
+							 &fc_setting_pause_when_slow, true,
+							 PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomBoolVariable("pg_flashcache.keep_stats",
 							 "Keeps the counters of the flash cache over a clean restart (PostgreSQL 18 and later).",
 							 "Switch it off and reload before the library is removed from shared_preload_libraries.",

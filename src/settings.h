@@ -29,6 +29,8 @@ extern bool fc_setting_verify;
 extern int	fc_setting_os_cache_probe;	/* FcProbeMode */
 extern int	fc_setting_admission;	/* FcAdmission */
 extern int	fc_setting_write_limit; /* MB/s, 0 = none */
+extern int	fc_setting_io_timeout;	/* ms, 0 = none */
+extern bool fc_setting_pause_when_slow;
 extern bool fc_setting_keep_stats;
 
 extern void fc_settings_define(void);

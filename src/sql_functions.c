@@ -28,7 +28,7 @@
 #include "utils/tuplestore.h"
 #include "writer.h"
 
-#define STAT_COLUMNS 40
+#define STAT_COLUMNS 47
 #define PAGES_COLUMNS 6
 #define ENABLE_TIMEOUT_S 60
 
@@ -37,6 +37,7 @@ FC_EXPORT Datum fc_session_stat(PG_FUNCTION_ARGS);
 FC_EXPORT Datum fc_pages(PG_FUNCTION_ARGS);
 FC_EXPORT Datum fc_enable(PG_FUNCTION_ARGS);
 FC_EXPORT Datum fc_reset_stats(PG_FUNCTION_ARGS);
+FC_EXPORT Datum fc_scrub(PG_FUNCTION_ARGS);
 FC_EXPORT Datum fc_failpoint_set(PG_FUNCTION_ARGS);
 FC_EXPORT Datum fc_failpoint_wait(PG_FUNCTION_ARGS);
 
@@ -45,6 +46,7 @@ PG_FUNCTION_INFO_V1(fc_session_stat);
 PG_FUNCTION_INFO_V1(fc_pages);
 PG_FUNCTION_INFO_V1(fc_enable);
 PG_FUNCTION_INFO_V1(fc_reset_stats);
+PG_FUNCTION_INFO_V1(fc_scrub);
 PG_FUNCTION_INFO_V1(fc_failpoint_set);
 PG_FUNCTION_INFO_V1(fc_failpoint_wait);
 
@@ -107,9 +109,13 @@ fc_stat(PG_FUNCTION_ARGS)
 		FC_SKIP_PINNED, FC_SKIP_WRITE_LIMIT, FC_EVICT_AGED_OUT, FC_EVICT_INVALIDATED,
 	};
 	static const FcCounter trouble[] = {
-		FC_READ_ERRORS, FC_WRITE_ERRORS, FC_CHECKSUM_FAILURES, FC_SLOTS_RETIRED,
+		FC_READ_ERRORS, FC_WRITE_ERRORS, FC_TIMEOUTS, FC_SWITCH_OFFS, FC_PROBED, FC_CHECKSUM_FAILURES, FC_SLOTS_RETIRED,
+		FC_SLOTS_ERASED,
 		FC_VERIFY_CHECKS, FC_VERIFY_FAILURES,
 	};
+	TimestampTz since;
+	TimestampTz next_probe = fc_writer_next_probe();
+	int			bounded = fc_writer_waits_bounded();
 	TupleDesc	tupdesc;
 	Row			row = {0};
 	char		reason[FC_REASON_LEN];
@@ -124,11 +130,14 @@ fc_stat(PG_FUNCTION_ARGS)
 		elog(ERROR, "return type must be a row type");
 	if (!fc_stats_snapshot(c, &reset_at))
 		fc_stats_read(c, &reset_at);
-	fc_cache_reason(reason, sizeof(reason));
+	since = fc_cache_reason(reason, sizeof(reason));
 
 	add_text(&row, fc_state_name(fc_cache_state()));
 	add_text(&row, reason[0] ? reason : NULL);
+	add(&row, TimestampTzGetDatum(since), since == 0);
+	add(&row, TimestampTzGetDatum(next_probe), next_probe == 0);
 	add_text(&row, fc_attach_way_name());
+	add(&row, BoolGetDatum(bounded > 0), bounded < 0);
 	add_int8(&row, slots);
 	add_int8(&row, fc_directory_used());
 	add_int8(&row, c[FC_HITS]);
@@ -207,10 +216,20 @@ fc_pages(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
+static void
+no_writer(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("the pg_flashcache writer is not running"),
+			 errhint("See the server log; it is started again by itself if max_worker_processes allows.")));
+}
+
 Datum
 fc_enable(PG_FUNCTION_ARGS)
 {
 	char		reason[FC_REASON_LEN];
+	char		hint[FC_HINT_LEN];
 	FcState		state = fc_cache_state();
 
 	fc_cache_reason(reason, sizeof(reason));
@@ -226,15 +245,14 @@ fc_enable(PG_FUNCTION_ARGS)
 				 errhint(fc_cache ? "Set pg_flashcache.enabled to on and reload the configuration." :
 						 "Set pg_flashcache.file and pg_flashcache.size and restart the server.")));
 	if (!fc_writer_enable())
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("the pg_flashcache writer is not running"),
-				 errhint("See the server log; it is started again by itself if max_worker_processes allows.")));
+		no_writer();
 	fc_cache_reason(reason, sizeof(reason));
+	fc_cache_hint(hint, sizeof(hint));
 	if (fc_cache_state() != FC_STATE_ACTIVE)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("pg_flashcache could not be enabled: %s", reason)));
+				 errmsg("pg_flashcache could not be enabled: %s", reason),
+				 hint[0] ? errhint("%s", hint) : 0));
 	PG_RETURN_BOOL(true);
 }
 
@@ -243,6 +261,62 @@ fc_reset_stats(PG_FUNCTION_ARGS)
 {
 	fc_stats_reset();
 	PG_RETURN_VOID();
+}
+
+/* Is the device open, and the writer there to erase it? */
+static void
+check_scrub_possible(void)
+{
+	FcState		state = fc_cache_state();
+	char		reason[FC_REASON_LEN];
+
+	if (state == FC_STATE_ACTIVE || (state == FC_STATE_DISABLED && fc_cache != NULL))
+		return;
+	fc_cache_reason(reason, sizeof(reason));
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("the flash cache cannot be erased while it is %s%s%s", fc_state_name(state),
+					reason[0] ? ": " : "", reason),
+			 errhint(state == FC_STATE_STARTING ? "Try again in a moment." :
+					 state == FC_STATE_OFF ? "Call pg_flashcache_enable() first, or stop the server and remove the file." :
+					 "The server does not have the file open; remove it, or clear the device.")));
+}
+
+Datum
+fc_scrub(PG_FUNCTION_ARGS)
+{
+	TupleDesc	tupdesc;
+	Row			row = {0};
+	FcScrubResult result;
+	FcScrub		how;
+
+	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+	check_scrub_possible();
+	how = fc_writer_scrub(PG_GETARG_BOOL(0), &result);
+	if (how == FC_SCRUB_UNDER_WAY)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_IN_USE),
+				 errmsg("the flash cache is already being erased"),
+				 errhint("Wait for the other session, or cancel it.")));
+	if (how == FC_SCRUB_NO_WRITER)
+		no_writer();
+	check_scrub_possible();
+	if (result.why.message[0] != '\0')
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("the flash cache could not be erased: %s", result.why.message),
+				 errhint("%s", result.why.hint)));
+	if (how == FC_SCRUB_FAILED || result.failed > 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_IO_ERROR),
+				 errmsg("the flash cache could not be erased"),
+				 errdetail("%llu slots were erased, %llu could not be written.",
+						   (unsigned long long) result.erased, (unsigned long long) result.failed),
+				 errhint("Check the device, and call pg_flashcache_scrub() again.")));
+	add_int8(&row, result.erased);
+	add_int8(&row, result.erased * BLCKSZ);
+	return return_row(&row, tupdesc);
 }
 
 /* ---- for tests; not declared by the extension script ---- */
@@ -269,18 +343,14 @@ fc_failpoint_set(PG_FUNCTION_ARGS)
 {
 	FcFailpointId id = failpoint_argument(fcinfo);
 	char	   *action = text_to_cstring(PG_GETARG_TEXT_PP(1));
+	FcFault		fault;
 
-	if (strcmp(action, "pause") == 0)
-		fc_failpoint_arm(id, FC_FP_PAUSE);
-	else if (strcmp(action, "error") == 0)
-		fc_failpoint_arm(id, FC_FP_ERROR);
-	else if (strcmp(action, "off") == 0)
-		fc_failpoint_arm(id, FC_FP_OFF);
-	else
+	if (!fc_failpoint_action(action, &fault))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("unknown action \"%s\"", action),
-				 errhint("Use pause, error or off.")));
+				 errhint("See src/failpoint.h.")));
+	fc_failpoint_arm(id, fault, PG_NARGS() > 2 ? PG_GETARG_OID(2) : InvalidOid);
 	PG_RETURN_VOID();
 }
 

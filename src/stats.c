@@ -37,8 +37,9 @@ fc_stats_shmem_init(void)
 	fc_stats = ShmemInitStruct("pg_flashcache stats", fc_stats_shmem_size(), &found);
 	for (int s = 0; s < FC_STRIPES; s++)
 		for (int c = 0; c < FC_COUNTERS; c++)
-			pg_atomic_init_u64(&fc_stats->stripe[s].counter[c], 0);
-	memset(fc_stats->base, 0, sizeof(fc_stats->base));
+			pg_atomic_init_u64(&fc_stats->stripe[s].counter[c], FC_START_64);
+	for (int c = 0; c < FC_COUNTERS; c++)
+		fc_stats->base[c] = FC_STATS_START;
 	SpinLockInit(&fc_stats->lock);
 	fc_stats->reset_at = GetCurrentTimestamp();
 
@@ -77,6 +78,7 @@ find_leader(const PGPROC *leader)
 	{
 		for (int c = 0; c < FC_SESSION_COUNTERS; c++)
 			pg_atomic_write_u64(&cell->counter[c], 0);
+		pg_write_barrier();		/* the leader reads without the lock: zeros before its name */
 		pg_atomic_write_u64(&cell->leader, (uint64) leader->pid);
 	}
 	SpinLockRelease(&fc_stats->workers_lock);
@@ -113,8 +115,11 @@ fc_stats_session(FcReads *reads)
 
 	fc_stats_process(reads);
 	if (cell != NULL && pg_atomic_read_u64(&cell->leader) == (uint64) MyProcPid)
+	{
+		pg_read_barrier();		/* pairs with that of find_leader() */
 		for (int c = 0; c < FC_SESSION_COUNTERS; c++)
 			reads->counter[c] += pg_atomic_read_u64(&cell->counter[c]);
+	}
 }
 
 void
@@ -165,7 +170,8 @@ fc_stats_reset(void)
 	/* of two resets at once the later sums win: a base never goes back */
 	SpinLockAcquire(&fc_stats->lock);
 	for (int c = 0; c < FC_COUNTERS; c++)
-		fc_stats->base[c] = Max(fc_stats->base[c], sums[c]);
+		if ((int64) (sums[c] - fc_stats->base[c]) > 0)
+			fc_stats->base[c] = sums[c];
 	fc_stats->reset_at = now;
 	if (kept != NULL)
 		memset(kept, 0, sizeof(*kept));

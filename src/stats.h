@@ -17,7 +17,9 @@
  * From 18 on the sums of earlier runs are kept by the server's cumulative
  * statistics (stats_kind.c) and added to those of this run.
  *
- * Times are kept in nanoseconds.  64 bits of them last 584 years.
+ * Times are kept in nanoseconds.  64 bits of them last 584 years of waiting:
+ * with a thousand processes that do nothing else, seven months.  Then a sum
+ * comes round; only differences are ever used, so the next reset sets it right.
  *
  * Copyright (c) 2026, the pg_flashcache developers
  *
@@ -76,14 +78,24 @@ typedef enum FcCounter
 	FC_VERIFY_CHECKS,
 	FC_VERIFY_FAILURES,
 
+	/* the device again: a counter keeps its number for good */
+	FC_TIMEOUTS,
+	FC_SWITCH_OFFS,
+	FC_PROBED,
+	/* pg_flashcache_scrub() */
+	FC_SLOTS_ERASED,
+
 	FC_COUNTERS
 } FcCounter;
 
 #define FC_STRIPES 16
 
+/* What a sum over all stripes begins with. */
+#define FC_STATS_START (FC_START_64 * FC_STRIPES)
+
 typedef struct FcStripe
 {
-	pg_atomic_uint64 counter[FC_COUNTERS];
+	pg_atomic_uint64 counter[FC_COUNTERS];	/* added to; no order needed */
 	char		pad[PG_CACHE_LINE_SIZE - (FC_COUNTERS * sizeof(uint64)) % PG_CACHE_LINE_SIZE];
 } FcStripe;
 
@@ -108,7 +120,7 @@ StaticAssertDecl(sizeof(FcKept) == 512, "the kept counters must not change their
 /* What the parallel workers of one process have read. */
 typedef struct FcWorkersCell
 {
-	pg_atomic_uint64 leader;	/* its process ID; the counters are those of its workers */
+	pg_atomic_uint64 leader;	/* its process ID, written after the counters were cleared for it */
 	pg_atomic_uint64 counter[FC_SESSION_COUNTERS];
 } FcWorkersCell;
 

@@ -8,11 +8,15 @@
  * that the path is ours to write to; the error then comes as a sentence and
  * a hint for the DBA.
  *
- * One process at a time holds the device open for the server (the
- * postmaster, later the writer) and with it an flock() against a second
- * server.  Backends inherit the postmaster's descriptor; after the device
- * was opened anew each opens it once for itself and accepts it only if
- * device and inode are those that were checked.
+ * The writer opens the device for the server and holds an flock() on it
+ * against a second server.  Every other process opens it once for itself, and
+ * accepts it only if device and inode are those that were checked.
+ *
+ * A device may stop to answer, for seconds or for ever.  Where the kernel has
+ * io_uring nobody waits longer than the time-out that is handed in: reads go
+ * into memory of this room and are copied from there, and memory that the
+ * device may still write to is left alone until it has.  Without io_uring the
+ * calls block.
  *
  * Copyright (c) 2026, the pg_flashcache developers
  *
@@ -20,8 +24,6 @@
  */
 #ifndef FC_STORE_H
 #define FC_STORE_H
-
-#include <sys/uio.h>
 
 #include "types.h"
 
@@ -35,7 +37,7 @@ typedef enum FcIo
 {
 	FC_IO_OK,
 	FC_IO_FAILED,				/* this slot's content is unknown */
-	FC_IO_BROKEN,				/* failed, and once too often: switch off */
+	FC_IO_BROKEN,				/* and that is enough: switch off, fc_store_trouble() says why */
 } FcIo;
 
 typedef struct FcStoreError
@@ -49,26 +51,46 @@ extern void fc_store_shmem_init(void);
 
 /*
  * Opens, checks, locks and preallocates the device for `slots` slots.
- * Returns false with a message and a hint, and nothing is open then.
- * Called by the postmaster at start and by the writer to try again.
+ * Returns false with a message and a hint if that fails; the device opened
+ * before may then be open still, without its lock.  Called by the writer.
  */
-extern bool fc_store_open(const char *path, uint32 slots, FcStoreError *error);
+extern bool fc_store_open(const char *path, uint32 slots, int timeout_ms, FcStoreError *error);
 
 /*
- * For a writer that replaces one that died: makes sure that this process, or
- * the postmaster, holds the lock of the device as opened last.
+ * Does the device that is open answer?  Only a device that doesn't is an
+ * error here; one that fails, or is not open, may be opened anew.  Called by
+ * the writer first of all: opening a hung device could block it for good.
+ */
+extern bool fc_store_answers(int timeout_ms, FcStoreError *error);
+
+/*
+ * For a writer that replaces one that died, or that has let go of the device:
+ * makes sure that this process holds the lock of the device as opened last.
  */
 extern bool fc_store_adopt(FcStoreError *error);
 
-/* Is it open, and does it bypass the page cache? */
+/*
+ * Lets go of the device, so that its file system can be unmounted: a cache
+ * that is off or disabled needs it no more, and whoever does opens it again.
+ */
+extern void fc_store_close(void);
+
+/* Does it bypass the page cache? */
 extern bool fc_store_direct_io(void);
+
+/* Can this process turn away from a device that doesn't answer? */
+extern bool fc_store_can_time_out(void);
+
+/* What was wrong when this process was last told FC_IO_BROKEN. */
+extern const FcStoreError *fc_store_trouble(void);
 
 /*
  * Reads slots into memory of any alignment: neighbouring ones by one request,
  * several requests at once where the kernel can.  Returns how many of the
- * first ones were read; *io tells whether a failure stopped it.
+ * first ones were read; *io tells whether a failure stopped it.  timeout_ms,
+ * here and below: 0 is none.
  */
-extern int	fc_store_read(const FcSlotNo *slots, char *const *pages, int n, FcIo *io);
+extern int	fc_store_read(const FcSlotNo *slots, char *const *pages, int n, int timeout_ms, FcIo *io);
 
 /*
  * Reading ahead: starts to read `n` neighbouring slots into memory aligned to
@@ -77,9 +99,13 @@ extern int	fc_store_read(const FcSlotNo *slots, char *const *pages, int n, FcIo 
  */
 typedef struct FcAhead
 {
-	struct iovec iov;
+	int			n;
+	off_t		offset;
 	ssize_t		result;
 } FcAhead;
+
+/* So much memory of this process for it, never given back; NULL if there is none. */
+extern char *fc_store_memory(int pages);
 
 /* False if there is no way to read ahead here. */
 extern bool fc_store_ahead_start(FcAhead *ahead, FcSlotNo first, char *pages, int n);
@@ -89,12 +115,16 @@ extern bool fc_store_ahead_done(FcAhead *ahead);
  * Waits for it, once.  Returns how many of the first pages were read; *io
  * tells whether a failure stopped it.
  */
-extern int	fc_store_ahead_finish(FcAhead *ahead, FcIo *io);
+extern int	fc_store_ahead_finish(FcAhead *ahead, char *pages, int timeout_ms, FcIo *io);
 
 /*
  * Writes `n` neighbouring slots, n <= FC_STORE_MAX_RUN, from pages that
- * begin at FC_IO_ALIGN boundaries.  All or nothing is reported.
+ * begin at FC_IO_ALIGN boundaries and are never given back: the device may
+ * read them after the time-out.  All or nothing is reported.
  */
-extern FcIo fc_store_write(FcSlotNo first, char *const *pages, int n);
+extern FcIo fc_store_write(FcSlotNo first, char *const *pages, int n, int timeout_ms);
+
+/* Makes what was written outlast a loss of power. */
+extern FcIo fc_store_sync(int timeout_ms);
 
 #endif							/* FC_STORE_H */

@@ -35,12 +35,24 @@ typedef struct FcRel
 } FcRel;
 
 /*
+ * Where shared generations, epochs, versions, positions and counters begin.
+ * A build with a small negative number lets all of them pass the end of their
+ * range after a few events: the test stage `wrap`.
+ */
+#ifndef FC_START
+#define FC_START 0
+#endif
+
+#define FC_START_32 ((uint32) (FC_START))
+#define FC_START_64 ((uint64) (int64) (FC_START))
+
+/*
  * What a fill remembers of the moment before it copied the page: if either
  * number has moved when it publishes, D(p) may have changed meanwhile.
  */
 typedef struct FcGuard
 {
-	uint32		generation;		/* of the page */
+	uint64		generation;		/* of the page */
 	uint32		epoch;			/* of its relation and database */
 } FcGuard;
 
@@ -59,6 +71,7 @@ typedef enum FcState
 	FC_STATE_DISABLED,			/* size 0, or enabled = off */
 	FC_STATE_STARTING,			/* attached, the writer has not tested it yet */
 	FC_STATE_ACTIVE,
+	FC_STATE_PAUSED,			/* flash is slower than the disk: keeps its pages */
 	FC_STATE_OFF,				/* switched itself off: reason says why */
 } FcState;
 

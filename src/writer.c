@@ -4,7 +4,8 @@
  *	  See writer.h.
  *
  * One round:
- *	1. look at settings and requests, change the state if they say so;
+ *	1. look at settings and requests, change the state if they say so, erase
+ *	   a batch of slots if somebody wants that;
  *	2. take what backends evicted dirty;
  *	3. look again at frames that were in use the last time;
  *	4. look at the frames just ahead of the clock hand, each once a lap;
@@ -16,6 +17,15 @@
  * sleeps.  A hand that overtakes the writer is not chased: the frames in
  * between are counted as lost ("writer overloaded").
  *
+ * A cache that went off, or paused because flash was slower than the disk, is
+ * brought back by probes: the first one a second later, then after pauses
+ * that double, up to five minutes; and at once where the disk has become twice
+ * as slow as it was when the cache paused.  A cache that is back and goes off again
+ * soon goes on with the longer pause, so that a device that comes and goes
+ * costs less and less; a while without trouble, or pg_flashcache_enable(),
+ * starts from the beginning.  Of such a series the first fault is a WARNING,
+ * and then one an hour.
+ *
  * Copyright (c) 2026, the pg_flashcache developers
  *
  *-------------------------------------------------------------------------
@@ -26,8 +36,10 @@
 #include "cache.h"
 #include "compat.h"
 #include "directory.h"
+#include "failpoint.h"
 #include "handoff.h"
 #include "miscadmin.h"
+#include "policy.h"
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
 #include "settings.h"
@@ -41,6 +53,7 @@
 #include "tcop/tcopprot.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
+#include "utils/timestamp.h"
 #include "writer.h"
 
 #define BUSY_SLEEP_MS 50
@@ -49,15 +62,19 @@
 #define MIN_WINDOW 512			/* frames */
 #define MAX_HANDOFF 1024		/* dirty evictions taken before the pool is looked at */
 #define MAX_LATER 4096			/* frames to be looked at again */
+#define QUIET_NS UINT64CONST(600000000000)	/* ten minutes without trouble end a series */
+#define WARNING_NS UINT64CONST(3600000000000)	/* warnings of one series */
 
 typedef struct WriterShared
 {
-	pg_atomic_uint32 asked;		/* requests to enable */
-	pg_atomic_uint32 answered;
+	pg_atomic_uint32 asked;		/* requests to enable; the latch orders them */
+	pg_atomic_uint32 answered;	/* the condition variable orders it */
 	ConditionVariable answer;
 	PGPROC	   *volatile proc;	/* of the writer, or NULL; a hint */
 	int			pid;
 	bool		tested;			/* the self-test has passed */
+	pg_atomic_uint64 next_probe;	/* TimestampTz; 0 = none */
+	int			can_time_out;	/* -1 = not known yet */
 } WriterShared;
 
 static WriterShared *shared = NULL;
@@ -69,10 +86,16 @@ static double window;
 static uint64 later[MAX_LATER];
 static int	nlater;
 
+/* Trouble with the device, as a series; all in ns of fc_now_ns(), 0 = none. */
+static uint32 pause_s = FC_FIRST_PAUSE_S;
+static uint64 probe_at;
+static uint64 active_since;
+static uint64 warned_at;
+
 Size
 fc_writer_shmem_size(void)
 {
-	return sizeof(WriterShared);
+	return add_size(CACHELINEALIGN(sizeof(WriterShared)), fc_writer_scrub_shmem_size());
 }
 
 void
@@ -81,55 +104,181 @@ fc_writer_shmem_init(void)
 	bool		found;
 
 	shared = ShmemInitStruct("pg_flashcache writer", sizeof(WriterShared), &found);
-	pg_atomic_init_u32(&shared->asked, 0);
-	pg_atomic_init_u32(&shared->answered, 0);
+	pg_atomic_init_u32(&shared->asked, FC_START_32);
+	pg_atomic_init_u32(&shared->answered, FC_START_32);
 	ConditionVariableInit(&shared->answer);
 	shared->proc = NULL;
 	shared->pid = 0;
 	shared->tested = false;
+	pg_atomic_init_u64(&shared->next_probe, 0);
+	shared->can_time_out = -1;
+	fc_writer_scrub_shmem_init();
 }
 
 /* ---- state ---- */
+
+static void
+schedule_probe(void)
+{
+	probe_at = fc_now_ns() + (uint64) pause_s * 1000000000;
+	pg_atomic_write_u64(&shared->next_probe,
+						(uint64) TimestampTzPlusMilliseconds(GetCurrentTimestamp(), (int64) pause_s * 1000));
+}
+
+static void
+no_probe(void)
+{
+	probe_at = 0;
+	pg_atomic_write_u64(&shared->next_probe, 0);
+}
+
+static void
+forget_trouble(void)
+{
+	pause_s = FC_FIRST_PAUSE_S;
+	warned_at = 0;
+	active_since = 0;
+}
+
+/* The cache is off or paused: does that continue a series, or begin one? */
+static void
+note_trouble(void)
+{
+	if (active_since != 0 && fc_now_ns() - active_since >= QUIET_NS)
+		forget_trouble();
+	else if (warned_at != 0 && active_since != 0)
+		pause_s = fc_policy_longer_pause(pause_s);
+	active_since = 0;
+	schedule_probe();
+}
 
 static void
 tell_log(void)
 {
 	char		reason[FC_REASON_LEN];
 	char		hint[FC_HINT_LEN];
+	FcState		state = fc_cache_state();
+	uint64		now = fc_now_ns();
+	int			elevel = WARNING;
 
-	if (fc_cache_take_warning(reason, hint))
+	if (!fc_cache_take_warning(reason, hint))
+		return;
+	if (state == FC_STATE_DETACHED)
+	{
 		ereport(WARNING,
-				(errmsg("pg_flashcache is %s: %s",
-						fc_state_name(fc_cache_state()), reason),
+				(errmsg("pg_flashcache is %s: %s", fc_state_name(state), reason),
 				 hint[0] ? errhint("%s", hint) : 0));
+		return;
+	}
+	note_trouble();
+	if (warned_at != 0 && now - warned_at < WARNING_NS)
+		elevel = LOG;
+	else
+		warned_at = now;
+	ereport(elevel,
+			(errmsg("pg_flashcache is %s: %s", fc_state_name(state), reason),
+			 errdetail("PostgreSQL runs on without the cache, which tries again by itself in %u s.", pause_s),
+			 errhint("%s%spg_flashcache_enable() tries at once.", hint, hint[0] ? " " : "")));
 }
 
 static void
-activate(void)
+set_active(void)
 {
-	fc_cache_purge();
-	fc_cache_measure_flash();
-	fc_cache_set_state(FC_STATE_ACTIVE, "", "");
+	fc_cache_set_state(FC_STATE_ACTIVE, "", "");	/* O4 */
+	active_since = fc_now_ns();
+	no_probe();
+}
+
+/* Opens the device, tries it, and begins with an empty cache. */
+static bool
+open_device(FcStoreError *error)
+{
+	if (!fc_store_answers(fc_setting_io_timeout, error))
+		return false;
+	/* before it is opened: what is opened may be another device */
+	fc_cache_purge();			/* O2 */
+	fc_failpoint(FC_FP_SWITCH_PURGED);
+	if (!fc_store_open(fc_setting_file, fc_setting_size, fc_setting_io_timeout, error) ||	/* O3 */
+		!fc_cache_try_flash(error))
+		return false;
+	fc_failpoint(FC_FP_SWITCH_OPENED);
+	shared->can_time_out = fc_store_can_time_out();
+	set_active();
 	ereport(LOG,
 			(errmsg("pg_flashcache is active: %u slots on \"%s\", %s",
 					fc_directory_slots(), fc_setting_file,
 					fc_store_direct_io() ? "direct I/O" :
-					"through the page cache, since its file system has no direct I/O")));
+					"through the page cache, since its file system has no direct I/O"),
+			 shared->can_time_out ? 0 :
+			 errdetail("There is no io_uring here: a device that hangs would hold up who reads from it.")));
+	return true;
 }
 
+/* First try, or the first after it was switched on. */
 static void
-open_again(void)
+open_first(void)
 {
 	FcStoreError error;
 
-	if (fc_store_open(fc_setting_file, fc_setting_size, &error))
-		activate();
-	else
+	if (open_device(&error))
+		return;
+	/* off is entered from STARTING, among others */
+	fc_cache_set_state(FC_STATE_STARTING, "", "");
+	fc_cache_set_state(FC_STATE_OFF, error.message, error.hint);
+}
+
+/* Flash was slower than the disk: is it still?  Its pages are good, they were looked after all the time. */
+static void
+probe_paused(void)
+{
+	bool		slow;
+
+	if (fc_cache_still_slow(&slow) == FC_IO_BROKEN)
+		fc_cache_set_state(FC_STATE_OFF, fc_store_trouble()->message, fc_store_trouble()->hint);
+	else if (!slow)
 	{
-		/* through STARTING, so that this reason replaces the old one */
-		fc_cache_set_state(FC_STATE_STARTING, "", "");
-		fc_cache_set_state(FC_STATE_OFF, error.message, error.hint);
+		set_active();
+		ereport(LOG, (errmsg("pg_flashcache is active: flash is faster than the disk again")));
 	}
+}
+
+/* Tries to bring back a cache that is off or paused. */
+static void
+probe(void)
+{
+	FcStoreError error;
+
+	no_probe();
+	fc_count(FC_PROBED);
+	if (fc_cache_state() == FC_STATE_PAUSED)
+		probe_paused();
+	else if (!open_device(&error))
+		fc_cache_set_reason(error.message, error.hint);
+	if (fc_cache_state() != FC_STATE_ACTIVE)
+	{
+		pause_s = fc_policy_longer_pause(pause_s);
+		schedule_probe();
+	}
+}
+
+static bool
+probe_due(void)
+{
+	return probe_at != 0 && fc_now_ns() >= probe_at && !fc_failpoint(FC_FP_PROBE_DUE);
+}
+
+/* It is paused, and no probe is needed to know that it may be so no longer: all reads come from the disk now. */
+static bool
+paused_for_nothing(void)
+{
+	return fc_cache_state() == FC_STATE_PAUSED &&
+		(!fc_setting_pause_when_slow || fc_cache_disk_slowed());
+}
+
+static bool
+is_away(void)
+{
+	return fc_cache_state() == FC_STATE_OFF || fc_cache_state() == FC_STATE_PAUSED;
 }
 
 static void
@@ -137,24 +286,42 @@ run_state(void)
 {
 	uint32		asked = pg_atomic_read_u32(&shared->asked);
 	FcState		state = fc_cache_state();
+	char		reason[FC_REASON_LEN];
 
-	if (!fc_setting_enabled && (state == FC_STATE_ACTIVE || state == FC_STATE_OFF))
+	if (!fc_setting_enabled && (state == FC_STATE_ACTIVE || is_away()))
 	{
-		fc_cache_set_state(FC_STATE_DISABLED, "pg_flashcache.enabled is off", "");
+		fc_cache_set_state(FC_STATE_DISABLED, "pg_flashcache.enabled is off", "");	/* O1 */
+		no_probe();
 		fc_cache_purge();
+		fc_store_close();
 		ereport(LOG, (errmsg("pg_flashcache is disabled")));
 	}
 	else if (fc_setting_enabled && state == FC_STATE_DISABLED)
-		open_again();
+	{
+		forget_trouble();
+		open_first();
+	}
+	else if (state == FC_STATE_ACTIVE && fc_cache_slower_than_disk(reason, sizeof(reason)))
+		fc_cache_set_state(FC_STATE_PAUSED, reason, "See what else uses the flash device.");
+	tell_log();
 
 	if (asked != pg_atomic_read_u32(&shared->answered))
 	{
-		state = fc_cache_state();
-		if (state == FC_STATE_OFF)
-			open_again();
+		if (is_away())
+		{
+			forget_trouble();
+			probe();
+		}
 		pg_atomic_write_u32(&shared->answered, asked);
 		ConditionVariableBroadcast(&shared->answer);
 	}
+	else if (paused_for_nothing())
+	{
+		pause_s = FC_FIRST_PAUSE_S;
+		probe();
+	}
+	else if (is_away() && probe_due())
+		probe();
 	tell_log();
 }
 
@@ -176,7 +343,7 @@ start(FcSelfTest self_test)
 	{
 		case FC_STATE_STARTING:
 			if (fc_setting_enabled)
-				activate();
+				open_first();
 			else
 				fc_cache_set_state(FC_STATE_DISABLED, "pg_flashcache.enabled is off", "");
 			break;
@@ -187,11 +354,16 @@ start(FcSelfTest self_test)
 				fc_cache_set_state(FC_STATE_OFF, error.message, error.hint);
 			break;
 
+		case FC_STATE_PAUSED:
+		case FC_STATE_OFF:
+			schedule_probe();
+			break;
+
 		case FC_STATE_DETACHED:
 		case FC_STATE_DISABLED:
-		case FC_STATE_OFF:
 			break;
 	}
+	shared->can_time_out = fc_store_can_time_out();
 }
 
 bool
@@ -215,6 +387,20 @@ fc_writer_enable(void)
 	}
 	ConditionVariableCancelSleep();
 	return true;
+}
+
+TimestampTz
+fc_writer_next_probe(void)
+{
+	return shared != NULL ? (TimestampTz) pg_atomic_read_u64(&shared->next_probe) : 0;
+}
+
+int
+fc_writer_waits_bounded(void)
+{
+	if (shared == NULL || shared->can_time_out < 0)
+		return -1;
+	return shared->can_time_out && fc_setting_io_timeout > 0;
 }
 
 int
@@ -261,6 +447,13 @@ look_again(uint64 hand)
 			look_at(later[i]);
 }
 
+/* Is there something to be done first?  A slow device makes each round long. */
+static bool
+called_off(void)
+{
+	return ShutdownRequestPending || ConfigReloadPending || fc_cache_state() != FC_STATE_ACTIVE;
+}
+
 /* Looks at all frames from the hand to the end of the window; true if it moved. */
 static bool
 scan(void)
@@ -269,6 +462,7 @@ scan(void)
 	uint64		moved = hand - last_hand;
 	uint32		allocations = fc_handoff_take_allocations();
 	uint32		frames = fc_bufscan_frames();
+	bool		useful = fc_cache_worth_filling();
 	double		frames_per_allocation;
 	uint64		end;
 
@@ -276,9 +470,13 @@ scan(void)
 	window = Max(Max((double) moved * 2, window * 0.98), (double) Min(MIN_WINDOW, frames));
 	window = Min(window, (double) frames);
 	frames_per_allocation = allocations > 0 ? Max(1.0, (double) moved / allocations) : 1.0;
-	fc_handoff_set_threshold((uint32) Max(1.0, window / 4 / frames_per_allocation));
+	/* where nothing is worth filling, be gone: the verdict changes while this sleeps */
+	fc_handoff_set_threshold(useful ? (uint32) Max(1.0, window / 4 / frames_per_allocation) : frames);
 
-	look_again(hand);
+	if (useful)
+		look_again(hand);
+	else
+		nlater = 0;
 	if (scanned_to < hand)
 	{
 		/*
@@ -286,17 +484,27 @@ scan(void)
 		 * lowers usage counts evicts nothing, however far it goes.
 		 */
 		if (last_hand != 0)
-			fc_count_n(FC_SKIP_OVERLOADED, Min(hand - scanned_to, allocations));
+			fc_count_n(useful ? FC_SKIP_OVERLOADED : FC_SKIP_NOT_USEFUL, Min(hand - scanned_to, allocations));
 		scanned_to = hand;
 	}
 	end = hand + (uint64) window;
-	for (; scanned_to < end; scanned_to++)
+	for (; useful && scanned_to < end && !called_off(); scanned_to++)
 		look_at(scanned_to);
 	last_hand = hand;
 	return moved > 0;
 }
 
 /* ---- the process ---- */
+
+static long
+sleep_ms(int idle_rounds)
+{
+	uint64		now = fc_now_ns();
+
+	if (probe_at != 0 && is_away())
+		return probe_at <= now ? BUSY_SLEEP_MS : Min((long) ((probe_at - now) / 1000000) + 1, IDLE_SLEEP_MS);
+	return idle_rounds < IDLE_ROUNDS ? BUSY_SLEEP_MS : IDLE_SLEEP_MS;
+}
 
 static void
 on_exit_writer(int code, Datum arg)
@@ -319,6 +527,7 @@ fc_writer_run(FcSelfTest self_test)
 	shared->pid = MyProcPid;
 	shared->proc = MyProc;
 	start(self_test);
+	fc_writer_scrub_start();
 	fc_handoff_set_writer(MyLatch);
 	last_hand = 0;
 	scanned_to = 0;
@@ -327,6 +536,7 @@ fc_writer_run(FcSelfTest self_test)
 	for (;;)
 	{
 		bool		busy = false;
+		bool		scrubbing;
 
 		ResetLatch(MyLatch);
 		CHECK_FOR_INTERRUPTS();
@@ -339,19 +549,21 @@ fc_writer_run(FcSelfTest self_test)
 			ProcessConfigFile(PGC_SIGHUP);
 		}
 		run_state();
+		scrubbing = fc_writer_scrub_run();
 		if (fc_cache_state() == FC_STATE_ACTIVE)
 		{
-			for (int i = 0; i < MAX_HANDOFF && fc_cache_fill_from_handoff(); i++)
+			for (int i = 0; i < MAX_HANDOFF && !called_off() && fc_cache_fill_from_handoff(); i++)
 				busy = true;
 			busy |= scan();
 			fc_cache_fill_flush();
 			busy |= fc_cache_sweep();
 			fc_cache_review_probe();
+			fc_cache_review_streams();
 			tell_log();
 		}
 		idle = busy ? 0 : idle + 1;
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-						 idle < IDLE_ROUNDS ? BUSY_SLEEP_MS : IDLE_SLEEP_MS,
+						 scrubbing ? 0 : sleep_ms(idle),
 						 FC_WAIT_WRITER_MAIN);
 	}
 }

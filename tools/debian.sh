@@ -5,7 +5,7 @@
 #   fc_debian_make MAJOR PLACE PACKAGE...   makes PLACE/root with these packages and the server's, unless it is there
 #   fc_debian_run PLACE TREE BUILD TMP COMMAND...
 #                 runs COMMAND as root inside PLACE/root: TREE is /project (read-only), BUILD is /project/build (TREE/build must
-#                 be there), TMP is /tmp.
+#                 be there), TMP is /tmp, and FC_DEBIAN_MNT in the environment, if set, is /mnt.
 #                 In place of the shell that calls it, so call it in a subshell.
 #
 # The packages are unpacked, not installed: no maintainer script runs, so the few things that they would do are done here by
@@ -165,13 +165,14 @@ fc_debian_run() {
   # shellcheck disable=SC2016  # expanded by the inner shell
   exec unshare --mount --pid --ipc --fork --kill-child --propagation private bash -c '
     set -euo pipefail
-    root=$1 tree=$2 build=$3 tmp=$4
-    shift 4
+    root=$1 tree=$2 build=$3 tmp=$4 mnt=$5
+    shift 5
     mount --bind "$root" "$root"
     mount --bind "$tree" "$root/project"
     mount -o remount,bind,ro "$root/project"
     mount --bind "$build" "$root/project/build"
     mount --bind "$tmp" "$root/tmp"
+    [ -z "$mnt" ] || { mkdir -p "$root/mnt" && mount --bind "$mnt" "$root/mnt"; }
     mount --rbind /dev "$root/dev"
     mount -t tmpfs -o mode=1777 tmpfs "$root/dev/shm"
     mount --rbind /sys "$root/sys"
@@ -179,5 +180,5 @@ fc_debian_run() {
     mount -t tmpfs -o mode=1777 tmpfs "$root/run"
     mount -o remount,bind,ro "$root"
     cd "$root"
-    exec chroot "$root" "$@"' bash "$place/root" "$tree" "$build" "$tmp" "$@"
+    exec chroot "$root" "$@"' bash "$place/root" "$tree" "$build" "$tmp" "${FC_DEBIAN_MNT:-}" "$@"
 }

@@ -11,7 +11,8 @@ bench_conditions() {
     "cpu=$(awk -F': ' '/^model name/ { print $2; exit }' /proc/cpuinfo)" \
     "memory_mb=$(awk '/^MemTotal/ { printf "%d", $2 / 1024 }' /proc/meminfo)" \
     "server=$BENCH_SERVER" "settings=${LAB_SETTINGS[*]}" \
-    "load=$(cut -d' ' -f1 /proc/loadavg)" "folder=$(stat -f -c %T "$LAB_DIR")" >>"$BENCH_OUT"
+    "load=$(cut -d' ' -f1 /proc/loadavg)" "folder=$(stat -f -c %T "$LAB_DIR")" \
+    "flash=$(stat -f -c %T "$LAB_FLASH_DIR")" >>"$BENCH_OUT"
   echo
   echo "== $1, $BENCH_SERVER =="
 }
@@ -35,7 +36,7 @@ bench_rotate() {
 
 # A server with the cache, cold and in a new file: bench_start_flash NAME DB SIZE [-m LIMIT_MB] SETTING...
 bench_start_flash() {
-  local name=$1 db=$2
+  local name=$1 db=$2 flash_size=${3/%MB/MiB}
   local -a limit=()
   lab_flash "$name" "$3"
   shift 3
@@ -43,7 +44,12 @@ bench_start_flash() {
     limit=(-m "$2")
     shift 2
   fi
-  fc_as_postgres rm -f "$LAB_DIR/flash/$name"
+  fc_as_postgres rm -f "$LAB_FLASH_DIR/$name"
+  # in memory the room is taken before, or it would be charged to the server's limit
+  if lab_in_memory "$LAB_FLASH_DIR"; then
+    fc_as_postgres fallocate -l "$flash_size" "$LAB_FLASH_DIR/$name"
+    fc_as_postgres chmod 600 "$LAB_FLASH_DIR/$name"
+  fi
   lab_start "$name" "${limit[@]}" "${LAB_FLASH[@]}" "$@"
   [ -n "$(lab_sql "$name" "$db" "SELECT to_regclass('pg_stat_flashcache')")" ] || lab_extension "$name" "$db"
   lab_wait_active "$name" "$db"
@@ -142,7 +148,7 @@ bench_warm_slice() { lab_pgbench "$1" -n -T 10 "${@:2}" >/dev/null 2>&1; }
 # Switches os_cache_probe of a running server: auto or off.
 bench_set_probe() {
   local i
-  lab_psql "$1" -d "$2" -q -c "ALTER SYSTEM SET pg_flashcache.os_cache_probe = $3" -c 'SELECT pg_reload_conf()' >/dev/null
+  lab_set "$1" "$2" "SET pg_flashcache.os_cache_probe = $3"
   for ((i = 0; i < 100; i++)); do
     [ "$(lab_sql "$1" "$2" 'SHOW pg_flashcache.os_cache_probe')" != "$3" ] || return 0
     sleep 0.05

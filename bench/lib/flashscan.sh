@@ -225,7 +225,7 @@ flashscan_fio() {
   slots=$(lab_sql a bench "SELECT max(slot) + 1 FROM pg_flashcache_pages")
   # the file begins with a header of 64 KiB
   bench_record flashscan "$layout.$arm" "$rep" "mb_per_s=$(fio --name=scan --ioengine="$engine" --iodepth="$depth" --rw="$rw" --bs="${kb}k" \
-    --direct=1 --readonly --filename="$LAB_DIR/flash/a" --offset=64k --size=$(((slots - slots % 16) * 8))k \
+    --direct=1 --readonly --filename="$LAB_FLASH_DIR/a" --offset=64k --size=$(((slots - slots % 16) * 8))k \
     --output-format=terse --terse-version=3 | cut -d';' -f7 | awk '{ printf "%.1f", $1 / 1024 }')" \
     "rw=$rw" "request_kb=$kb" "depth=$depth"
 }

@@ -89,6 +89,6 @@ misses_writer_ticks() {
   postmaster=$(cat "$LAB_DIR/socket/$1.pid")
   read -ra children <"/proc/$postmaster/task/$postmaster/children" || true # the line has no end
   for child in "${children[@]}"; do
-    if grep -q 'flashcache writer' "/proc/$child/cmdline"; then awk '{ sub(/.*\) /, ""); print $12 + $13 }' "/proc/$child/stat"; fi
+    if grep -qs 'flashcache writer' "/proc/$child/cmdline"; then awk '{ sub(/.*\) /, ""); print $12 + $13 }' "/proc/$child/stat"; fi
   done
 }

@@ -40,7 +40,7 @@ running_version(void)
 {
 	const char *version = GetConfigOption("server_version_num", true, false);
 
-	return version ? atoi(version) : 0;
+	return version ? (int) strtol(version, NULL, 10) : 0;
 }
 
 static FcAttachWay

@@ -128,6 +128,6 @@ extern void fc_watch_for_damage(BlockNumber blk, const char *page);
  * A page was written to disk: if that was to evict it, gives it to the writer.
  * `generation` is that of the invalidation after the write.
  */
-extern void fc_page_written(const FcTag *tag, uint32 generation, const char *page);
+extern void fc_page_written(const FcTag *tag, uint64 generation, const char *page);
 
 #endif							/* FC_ATTACH_CALLS_H */

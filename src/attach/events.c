@@ -22,6 +22,7 @@
 #include "postgres.h"
 
 #include "../cache.h"
+#include "../failpoint.h"
 #include "access/rmgr.h"
 #include "access/xlog_internal.h"
 #include "access/xlogreader.h"
@@ -36,6 +37,26 @@
 static ProcessUtility_hook_type next_process_utility = NULL;
 static object_access_hook_type next_object_access = NULL;
 static void (*next_dbase_redo) (XLogReaderState *record) = NULL;
+
+/* C1: the files of the database, if there is one, are about to change. */
+static void
+before_change(Oid db)
+{
+	if (!OidIsValid(db))
+		return;
+	fc_cache_invalidate_database(db);
+	fc_failpoint(FC_FP_DATABASE_BEFORE);
+}
+
+/* C3: they have changed. */
+static void
+after_change(Oid db)
+{
+	if (!OidIsValid(db))
+		return;
+	fc_failpoint(FC_FP_DATABASE_AFTER);
+	fc_cache_invalidate_database(db);
+}
 
 /* The database whose files the statement moves or removes, if it does. */
 static const char *
@@ -83,16 +104,14 @@ fc_process_utility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTre
 		call_next(pstmt, queryString, readOnlyTree, context, params, queryEnv, dest, qc);
 		return;
 	}
-	if (OidIsValid(db))
-		fc_cache_invalidate_database(db);
+	before_change(db);
 	PG_TRY();
 	{
-		call_next(pstmt, queryString, readOnlyTree, context, params, queryEnv, dest, qc);
+		call_next(pstmt, queryString, readOnlyTree, context, params, queryEnv, dest, qc);	/* C2 */
 	}
 	PG_FINALLY();
 	{
-		if (OidIsValid(db))
-			fc_cache_invalidate_database(db);
+		after_change(db);
 	}
 	PG_END_TRY();
 }
@@ -103,7 +122,7 @@ fc_object_access(ObjectAccessType access, Oid classId, Oid objectId, int subId, 
 	if (next_object_access)
 		next_object_access(access, classId, objectId, subId, arg);
 	if (classId == DatabaseRelationId && (access == OAT_POST_CREATE || access == OAT_DROP))
-		fc_cache_invalidate_database(objectId);
+		before_change(objectId);
 }
 
 static void
@@ -119,11 +138,9 @@ fc_dbase_redo(XLogReaderState *record)
 	else if (info == XLOG_DBASE_DROP)
 		db = ((xl_dbase_drop_rec *) XLogRecGetData(record))->db_id;
 
-	if (OidIsValid(db))
-		fc_cache_invalidate_database(db);
-	next_dbase_redo(record);
-	if (OidIsValid(db))
-		fc_cache_invalidate_database(db);
+	before_change(db);
+	next_dbase_redo(record);	/* C2 */
+	after_change(db);
 }
 
 void

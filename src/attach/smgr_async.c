@@ -30,6 +30,7 @@
 
 #include "../bufscan.h"
 #include "../compat.h"
+#include "../failpoint.h"
 #include "../settings.h"
 #include "calls.h"
 
@@ -105,12 +106,14 @@ fc_smgr_startreadv(PgAioHandle *ioh, SMgrRelation reln, ForkNumber forknum,
 		return;
 	}
 	fc_cache_plan(&run, &tag, nblocks, fc_data_fd, reln);
-	good = fc_cache_read(&run, (char **) pages);
+	run.asks_again = true;
+	good = fc_cache_read(&run, (char **) pages);	/* S1 */
 	if (good > 0)
 	{
 		if (unlikely(fc_setting_verify))
 			fc_smgr_verify(reln, blk, pages, good);
-		complete(ioh, fd, reln, forknum, blk, good);
+		fc_failpoint(FC_FP_ASYNC_READ);
+		complete(ioh, fd, reln, forknum, blk, good);	/* S2 */
 		return;
 	}
 
@@ -120,6 +123,7 @@ fc_smgr_startreadv(PgAioHandle *ioh, SMgrRelation reln, ForkNumber forknum,
 	if (io_method != IOMETHOD_SYNC && ++untimed == TIMED_ONE_IN)
 		untimed = 0;
 	now = unlikely(ignore_checksum_failure) || (io_method != IOMETHOD_SYNC && untimed == 0);
+	fc_failpoint(FC_FP_DISK_READ);
 	if (now)
 	{
 		mdreadv(reln, forknum, blk, pages, nblocks);
@@ -130,7 +134,7 @@ fc_smgr_startreadv(PgAioHandle *ioh, SMgrRelation reln, ForkNumber forknum,
 	else
 		mdstartreadv(ioh, reln, forknum, blk, pages, nblocks);
 	if (now || io_method == IOMETHOD_SYNC)
-		fc_cache_disk_read(fc_now_ns() - begin, nblocks);
+		fc_cache_disk_read(begin, nblocks);
 	else
 		fc_cache_disk_read_started(nblocks);
 }

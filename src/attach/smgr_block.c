@@ -22,8 +22,9 @@ read_from_disk(SMgrRelation reln, ForkNumber forknum, BlockNumber blk, FcBytes *
 {
 	uint64		begin = fc_now_ns();
 
+	fc_failpoint(FC_FP_DISK_READ);
 	mdread(reln, forknum, blk, page);
-	fc_cache_disk_read(fc_now_ns() - begin, 1);
+	fc_cache_disk_read(begin, 1);
 }
 
 void
@@ -50,7 +51,10 @@ fc_smgr_read(SMgrRelation reln, ForkNumber forknum, BlockNumber blk, FcBytes *pa
 				return;
 			read_from_disk(reln, forknum, blk, disk.data);
 			if (!fc_cache_verify(&tag, page, disk.data))
+			{
 				memcpy(page, disk.data, BLCKSZ);
+				fc_watch_for_damage(blk, page);
+			}
 			return;
 		}
 	}
@@ -75,7 +79,7 @@ fc_smgr_write(SMgrRelation reln, ForkNumber forknum, BlockNumber blk,
 			  FcConstBytes *page, bool skip_fsync)
 {
 	FcTag		tag = fc_tag_of(reln, blk);
-	uint32		generation;
+	uint64		generation;
 
 	fc_calls[FC_CALL_WRITE]++;
 	if (!fc_is_cacheable(reln, forknum))
@@ -83,11 +87,11 @@ fc_smgr_write(SMgrRelation reln, ForkNumber forknum, BlockNumber blk,
 		mdwrite(reln, forknum, blk, page, skip_fsync);
 		return;
 	}
-	fc_cache_invalidate(&tag);
+	fc_cache_invalidate(&tag);	/* C1 */
 	fc_failpoint(FC_FP_WRITE_BEFORE_MD);
-	mdwrite(reln, forknum, blk, page, skip_fsync);
+	mdwrite(reln, forknum, blk, page, skip_fsync);	/* C2 */
 	fc_failpoint(FC_FP_WRITE_AFTER_MD);
-	generation = fc_cache_invalidate(&tag);
+	generation = fc_cache_invalidate(&tag);	/* C3 */
 	fc_page_written(&tag, generation, page);
 }
 

@@ -12,6 +12,7 @@
 
 #include <dlfcn.h>
 
+#include "../failpoint.h"
 #include "calls.h"
 #include "access/xlogutils.h"
 
@@ -49,9 +50,11 @@ fc_smgr_create(SMgrRelation reln, ForkNumber forknum, bool is_redo)
 		mdcreate(reln, forknum, is_redo);
 		return;
 	}
-	fc_cache_invalidate_relation(rel);
-	mdcreate(reln, forknum, is_redo);
-	fc_cache_invalidate_relation(rel);
+	fc_cache_invalidate_relation(rel);	/* C1 */
+	fc_failpoint(FC_FP_FILE_BEFORE_MD);
+	mdcreate(reln, forknum, is_redo);	/* C2 */
+	fc_failpoint(FC_FP_FILE_AFTER_MD);
+	fc_cache_invalidate_relation(rel);	/* C3 */
 }
 
 void
@@ -62,11 +65,16 @@ fc_smgr_unlink(FcLocatorBackend locator, ForkNumber forknum, bool is_redo)
 		(forknum == MAIN_FORKNUM || forknum == InvalidForkNumber);
 
 	fc_calls[FC_CALL_UNLINK]++;
-	if (cacheable)
-		fc_cache_invalidate_relation(rel);
-	mdunlink(locator, forknum, is_redo);
-	if (cacheable)
-		fc_cache_invalidate_relation(rel);
+	if (!cacheable)
+	{
+		mdunlink(locator, forknum, is_redo);
+		return;
+	}
+	fc_cache_invalidate_relation(rel);	/* C1 */
+	fc_failpoint(FC_FP_FILE_BEFORE_MD);
+	mdunlink(locator, forknum, is_redo);	/* C2 */
+	fc_failpoint(FC_FP_FILE_AFTER_MD);
+	fc_cache_invalidate_relation(rel);	/* C3 */
 }
 
 /* Where the file ends now, as far as an extension at blk is concerned. */
@@ -95,9 +103,11 @@ fc_smgr_extend(SMgrRelation reln, ForkNumber forknum, BlockNumber blk,
 		return;
 	}
 	end = end_before(reln, forknum, blk);
-	fc_cache_invalidate_range(rel, end, blk + 1);
-	mdextend(reln, forknum, blk, page, skip_fsync);
-	fc_cache_invalidate_range(rel, end, blk + 1);
+	fc_cache_invalidate_range(rel, end, blk + 1);	/* C1 */
+	fc_failpoint(FC_FP_FILE_BEFORE_MD);
+	mdextend(reln, forknum, blk, page, skip_fsync);	/* C2 */
+	fc_failpoint(FC_FP_FILE_AFTER_MD);
+	fc_cache_invalidate_range(rel, end, blk + 1);	/* C3 */
 }
 
 #if PG_VERSION_NUM >= 160000
@@ -115,9 +125,11 @@ fc_smgr_zeroextend(SMgrRelation reln, ForkNumber forknum, BlockNumber blk,
 		return;
 	}
 	end = end_before(reln, forknum, blk);
-	fc_cache_invalidate_range(rel, end, blk + nblocks);
-	mdzeroextend(reln, forknum, blk, nblocks, skip_fsync);
-	fc_cache_invalidate_range(rel, end, blk + nblocks);
+	fc_cache_invalidate_range(rel, end, blk + nblocks);	/* C1 */
+	fc_failpoint(FC_FP_FILE_BEFORE_MD);
+	mdzeroextend(reln, forknum, blk, nblocks, skip_fsync);	/* C2 */
+	fc_failpoint(FC_FP_FILE_AFTER_MD);
+	fc_cache_invalidate_range(rel, end, blk + nblocks);	/* C3 */
 }
 #endif
 
@@ -141,14 +153,18 @@ fc_smgr_truncate(SMgrRelation reln, ForkNumber forknum, BlockNumber third, Block
 	 */
 	if (truncate_has_old_blocks && !InRecovery)
 	{
-		fc_cache_invalidate_range(rel, fourth, third);
-		md(reln, forknum, third, fourth);
-		fc_cache_invalidate_range(rel, fourth, third);
+		fc_cache_invalidate_range(rel, fourth, third);	/* C1 */
+		fc_failpoint(FC_FP_FILE_BEFORE_MD);
+		md(reln, forknum, third, fourth);	/* C2 */
+		fc_failpoint(FC_FP_FILE_AFTER_MD);
+		fc_cache_invalidate_range(rel, fourth, third);	/* C3 */
 	}
 	else
 	{
-		fc_cache_invalidate_relation(rel);
-		md(reln, forknum, third, fourth);
-		fc_cache_invalidate_relation(rel);
+		fc_cache_invalidate_relation(rel);	/* C1 */
+		fc_failpoint(FC_FP_FILE_BEFORE_MD);
+		md(reln, forknum, third, fourth);	/* C2 */
+		fc_failpoint(FC_FP_FILE_AFTER_MD);
+		fc_cache_invalidate_relation(rel);	/* C3 */
 	}
 }

@@ -26,8 +26,9 @@ read_from_disk(SMgrRelation reln, ForkNumber forknum, BlockNumber blk, void **pa
 {
 	uint64		begin = fc_now_ns();
 
+	fc_failpoint(FC_FP_DISK_READ);
 	mdreadv(reln, forknum, blk, pages, n);
-	fc_cache_disk_read(fc_now_ns() - begin, n);
+	fc_cache_disk_read(begin, n);
 }
 
 void
@@ -42,7 +43,10 @@ fc_smgr_verify(SMgrRelation reln, BlockNumber blk, void **pages, int n)
 
 		read_from_disk(reln, MAIN_FORKNUM, blk + i, &target, 1);
 		if (!fc_cache_verify(&tag, pages[i], disk.data))
+		{
 			memcpy(pages[i], disk.data, BLCKSZ);
+			fc_watch_for_damage(blk + i, pages[i]);
+		}
 	}
 }
 
@@ -138,17 +142,17 @@ fc_smgr_writev(SMgrRelation reln, ForkNumber forknum, BlockNumber blk,
 	for (BlockNumber i = 0; i < nblocks; i++)
 	{
 		tag.blk = blk + i;
-		fc_cache_invalidate(&tag);
+		fc_cache_invalidate(&tag);	/* C1 */
 	}
 	fc_failpoint(FC_FP_WRITE_BEFORE_MD);
-	mdwritev(reln, forknum, blk, pages, nblocks, skip_fsync);
+	mdwritev(reln, forknum, blk, pages, nblocks, skip_fsync);	/* C2 */
 	fc_failpoint(FC_FP_WRITE_AFTER_MD);
 	for (BlockNumber i = 0; i < nblocks; i++)
 	{
-		uint32		generation;
+		uint64		generation;
 
 		tag.blk = blk + i;
-		generation = fc_cache_invalidate(&tag);
+		generation = fc_cache_invalidate(&tag); /* C3 */
 		fc_page_written(&tag, generation, pages[i]);
 	}
 }

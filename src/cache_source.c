@@ -1,0 +1,359 @@
+/*-------------------------------------------------------------------------
+ *
+ * cache_source.c
+ *	  Where a page is best read from: flash, the disk as part of a stream, or
+ *	  the kernel's page cache; and whether flash gains anything at all.
+ *
+ * The verdicts are those of policy.c.  Here is what they rest on: the streams
+ * that this process reads, and mean times of reading from disk and flash.  A
+ * process measures its own reads and exchanges the means with the others now
+ * and then (exchange_times).
+ *
+ * Verdicts must not feed on themselves.  While streams stay with the disk,
+ * nobody reads flash in runs, so the writer measures that anew from time to
+ * time (fc_cache_review_streams).  Streams taken from flash measure flash with
+ * every page; what the disk would take meanwhile is believed to be what it
+ * was.  A cache that is not filled since reads from disk are fast measures
+ * the disk with every miss.
+ *
+ * Copyright (c) 2026, the pg_flashcache developers
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "cache.h"
+#include "cache_internal.h"
+#include "compat.h"
+#include "directory.h"
+#include "oscache.h"
+#include "policy.h"
+#include "settings.h"
+#include "stats.h"
+
+/* A process exchanges its mean times not more often than that. */
+#define EXCHANGE_NS UINT64CONST(5000000)
+#define OLD_NEWS_NS UINT64CONST(1000000000)
+
+/* After a prefetch the next reads of the relation are no stream of ours. */
+#define PREFETCH_CREDIT 64
+
+static FcStreams streams;
+static bool in_stream;			/* was the last run part of one? */
+static uint64 prefetched_rel;	/* relation the server prefetches itself */
+static uint32 prefetched_reads; /* how many more reads that is believed */
+
+static FcTimes times;			/* what this process goes by */
+static bool news[FC_SHARED_TIMES];	/* measured since the last exchange? */
+
+/* ---- times ---- */
+
+/* Time to exchange?  News that are too old by now are forgotten. */
+static bool
+exchange_due(uint64 now)
+{
+	static uint64 last = 0;
+	uint64		since = now - last;
+
+	if (likely(since < EXCHANGE_NS))
+		return false;
+	if (since > OLD_NEWS_NS)
+		memset(news, 0, sizeof(news));
+	last = now;
+	return true;
+}
+
+/*
+ * A mean of which this process has news becomes the common one, which it
+ * started from the last time; the others are taken over.  Of processes that
+ * tell at the same moment one prevails, and the others measure on from there.
+ */
+static void
+exchange_times(void)
+{
+	double	   *mine[FC_SHARED_TIMES] = {
+		[FC_TIME_DISK_STREAM] = &times.disk_stream,
+		[FC_TIME_DISK_SINGLE] = &times.disk_single,
+		[FC_TIME_FLASH] = &times.flash,
+		[FC_TIME_FLASH_RUN] = &times.flash_run,
+	};
+
+	for (int i = 0; i < FC_SHARED_TIMES; i++)
+	{
+		if (news[i])
+			pg_atomic_write_u32(&fc_cache->times_ns[i], (uint32) Min(*mine[i], 4e9));
+		else
+			*mine[i] = pg_atomic_read_u32(&fc_cache->times_ns[i]);
+		news[i] = false;
+	}
+}
+
+void
+fc_source_reading(bool stream)
+{
+	in_stream = stream;
+}
+
+void
+fc_source_flash_read(uint64 begin, uint64 end, int n, int asked, bool ahead)
+{
+	bool		due = exchange_due(end);
+
+	if (due)
+		exchange_times();
+	if (asked == 1 && !ahead)
+	{
+		fc_policy_mean(&times.flash, end - begin);
+		news[FC_TIME_FLASH] = true;
+	}
+	else if (ahead || n >= FC_STREAM_LENGTH)
+	{
+		fc_policy_mean(&times.flash_run, (end - begin) / n);
+		news[FC_TIME_FLASH_RUN] = true;
+	}
+	if (due)
+		exchange_times();
+}
+
+void
+fc_cache_disk_read(uint64 begin, int n)
+{
+	uint64		end = fc_now_ns();
+
+	fc_count_n(FC_DISK_READS, n);
+	fc_count_n(FC_DISK_READ_NS, end - begin);
+	if (fc_cache != NULL)
+	{
+		bool		due = exchange_due(end);
+		double		single;
+
+		if (due)
+			exchange_times();
+		single = times.disk_single;
+		fc_policy_disk_read(&times, end - begin, n, in_stream);
+		news[FC_TIME_DISK_SINGLE] |= times.disk_single != single;
+		news[FC_TIME_DISK_STREAM] |= in_stream;
+		if (due)
+			exchange_times();
+		if (!in_stream)
+			fc_pace_disk(end - begin);
+	}
+	in_stream = false;
+}
+
+void
+fc_cache_disk_read_started(int n)
+{
+	fc_count_n(FC_DISK_READS, n);
+	in_stream = false;
+}
+
+bool
+fc_cache_worth_filling(void)
+{
+	FcTimes		common = {
+		.disk_single = pg_atomic_read_u32(&fc_cache->times_ns[FC_TIME_DISK_SINGLE]),
+		.flash = pg_atomic_read_u32(&fc_cache->times_ns[FC_TIME_FLASH]),
+	};
+
+	return fc_setting_os_cache_probe == FC_PROBE_OFF || fc_policy_worth_filling(&common);
+}
+
+/* ---- streams ---- */
+
+static uint64
+stream_key(const FcTag *tag)
+{
+	return ((uint64) tag->db << 32) ^ ((uint64) tag->spc << 16) ^ tag->rel;
+}
+
+/*
+ * The stream this read continues, if any.  Where the server itself prefetches
+ * (bitmap scans, recovery), pages on flash were left out of the prefetch, so
+ * they are to be read from there.
+ */
+static FcStream *
+follow_stream(const FcTag *tag)
+{
+	uint64		key = stream_key(tag);
+
+	if (prefetched_reads > 0 && key == prefetched_rel)
+	{
+		prefetched_reads--;
+		return NULL;
+	}
+	return fc_policy_stream(&streams, key, tag->blk);
+}
+
+/* Counts the pages from blk on that are on flash, up to `limit`. */
+static uint32
+run_length(const FcTag *tag, uint32 limit)
+{
+	FcTag		t = *tag;
+	uint32		n = 0;
+
+	for (; n < limit; n++, t.blk++)
+	{
+		FcSlotRef	ref;
+
+		if (!fc_directory_lookup(&t, fc_directory_hash(&t), &ref))
+			break;
+	}
+	return n;
+}
+
+/*
+ * This process reads block after block.  The disk streams, and the kernel
+ * reads ahead; taking single pages from flash in between would turn the
+ * stream into seeks.  Leave it only for a run of flash pages that saves more
+ * than the seek back costs.
+ */
+static bool
+leave_stream(FcStream *stream, const FcTag *tag, bool together)
+{
+	uint32		pays;
+	uint32		run;
+
+	if (tag->blk < stream->flash_until)
+		return true;
+	if (tag->blk < stream->disk_until)
+		return false;
+	pays = fc_policy_run_that_pays(&times, together);
+	run = pays == 0 ? FC_STREAM_LENGTH : run_length(tag, pays);
+	if (pays != 0 && run >= pays)
+	{
+		stream->flash_until = tag->blk + run;
+		return true;
+	}
+	stream->disk_until = tag->blk + run;
+	return false;
+}
+
+/* ---- page cache ---- */
+
+/* Does the kernel hold the page, so that reading it costs a copy only? */
+static bool
+in_page_cache(const FcTag *tag, FcDataFd data_fd, void *arg)
+{
+	static uint32 skipped = 0;
+	off_t		offset;
+	int			fd;
+
+	if (fc_setting_os_cache_probe == FC_PROBE_OFF || !fc_oscache_available())
+		return false;
+	if (++skipped < pg_atomic_read_u32(&fc_cache->probe_interval))
+		return false;
+	skipped = 0;
+	fd = data_fd(arg, tag->blk, &offset);
+	if (fd < 0)
+		return false;
+	fc_count(FC_PROBES);
+	if (!fc_oscache_holds(fd, offset, BLCKSZ))
+		return false;
+	fc_count(FC_PROBES_FOUND);
+	return true;
+}
+
+void
+fc_cache_review_probe(void)
+{
+	static uint64 last_asked = FC_STATS_START;
+	static uint64 last_found = FC_STATS_START;
+	uint64		asked = fc_stats_total(FC_PROBES);
+	uint64		found = fc_stats_total(FC_PROBES_FOUND);
+
+	if (asked - last_asked < FC_PROBE_WINDOW)
+		return;
+	pg_atomic_write_u32(&fc_cache->probe_interval,
+						fc_policy_probe_interval(asked - last_asked, found - last_found));
+	last_asked = asked;
+	last_found = found;
+}
+
+/* ---- the choice ---- */
+
+static FcSource
+choose(const FcTag *tag, bool together, FcDataFd data_fd, void *arg,
+	   bool *streaming, FcSlotRef *ref)
+{
+	FcStream   *stream = follow_stream(tag);
+
+	*streaming = stream != NULL;
+	if (!fc_directory_lookup(tag, fc_directory_hash(tag), ref)) /* R1 */
+		return FC_NOT_ON_FLASH;
+	if (fc_setting_verify)
+		return FC_FROM_FLASH;
+	if (stream != NULL)
+		return leave_stream(stream, tag, together) ? FC_FROM_FLASH : FC_LEFT_TO_STREAM;
+	if (!fc_cache_ahead_has(tag, ref) && in_page_cache(tag, data_fd, arg))
+		return FC_LEFT_TO_PAGE_CACHE;
+	return FC_FROM_FLASH;
+}
+
+void
+fc_cache_plan(FcRun *run, const FcTag *tag, int n, FcDataFd data_fd, void *arg)
+{
+	FcTag		t = *tag;
+	bool		streaming = false;
+
+	n = Min(n, FC_MAX_RUN);
+	run->tag = *tag;
+	run->asks_again = false;
+	if (fc_cache_state() != FC_STATE_ACTIVE)
+	{
+		if (fc_cache_state() != FC_STATE_PAUSED)
+			fc_store_close();
+		run->n = n;
+		run->why[0] = FC_NOT_ACTIVE;
+		run->from_flash = false;
+		run->in_stream = false;
+		return;
+	}
+	run->why[0] = choose(&t, n > 1, data_fd, arg, &streaming, &run->ref[0]);
+	run->from_flash = run->why[0] == FC_FROM_FLASH;
+	run->in_stream = streaming;
+	for (run->n = 1; run->n < n; run->n++)
+	{
+		t.blk++;
+		run->why[run->n] = choose(&t, true, data_fd, arg, &streaming, &run->ref[run->n]);
+		if ((run->why[run->n] == FC_FROM_FLASH) != run->from_flash)
+			break;
+	}
+}
+
+int
+fc_cache_combine(const FcTag *tag, int limit)
+{
+	FcTag		t = *tag;
+	FcSlotRef	ref;
+	bool		first;
+	int			n;
+
+	/* of a stream hardly any page is read from flash: don't split it */
+	if (fc_cache_state() != FC_STATE_ACTIVE ||
+		fc_policy_in_stream(&streams, stream_key(tag), tag->blk))
+		return limit;
+	first = fc_directory_lookup(&t, fc_directory_hash(&t), &ref);
+	for (n = 1; n < limit; n++)
+	{
+		t.blk++;
+		if (fc_directory_lookup(&t, fc_directory_hash(&t), &ref) != first)
+			break;
+	}
+	return n;
+}
+
+bool
+fc_cache_prefetch(const FcTag *tag)
+{
+	FcSlotRef	ref;
+
+	if (fc_cache_state() != FC_STATE_ACTIVE)
+		return false;
+	prefetched_rel = stream_key(tag);
+	prefetched_reads = PREFETCH_CREDIT;
+	if (!fc_directory_lookup(tag, fc_directory_hash(tag), &ref))
+		return false;
+	fc_cache_ahead_start(tag, &ref);
+	return true;
+}

@@ -1,0 +1,327 @@
+/*-------------------------------------------------------------------------
+ *
+ * store_place.c
+ *	  See store_place.h.
+ *
+ * The path is walked folder by folder, each opened relative to the one before
+ * it and looked at once it is open.  So what was checked is what is used:
+ * there is no moment between the two.  Whoever may change one of the folders,
+ * or a symbolic link on the way, could lead the server to another place, and
+ * have it write over a file of its own there.  Hence each must belong to root
+ * or to the server's user, and nobody else may write to it, unless the sticky
+ * bit protects what lies in it.
+ *
+ * Copyright (c) 2026, the pg_flashcache developers
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <unistd.h>
+
+#include "miscadmin.h"
+#include "store_place.h"
+
+#define MAX_LINKS 40			/* as the kernel */
+
+#define FOLDER_FLAGS (O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
+
+#define OWNERS_HINT "Everything on the way to the file must belong to root or to the server's user."
+
+/* A walk along a path. */
+typedef struct Walk
+{
+	const char *path;			/* the whole path, for messages */
+	int			fd;				/* where it has got to */
+	char		at[PATH_MAX];	/* the same in words */
+	char		rest[PATH_MAX]; /* what is still to go */
+	int			links;			/* symbolic links so far */
+} Walk;
+
+bool
+fc_store_fail(FcStoreError *error, const char *hint, const char *fmt,...)
+{
+	va_list		args;
+
+	va_start(args, fmt);
+	vsnprintf(error->message, sizeof(error->message), fmt, args);
+	va_end(args);
+	strlcpy(error->hint, hint, sizeof(error->hint));
+	return false;
+}
+
+static bool
+cannot_be_found(const Walk *walk, FcStoreError *error)
+{
+	return fc_store_fail(error, "Create the folder on local flash, owned by the server's user.",
+						 "folder of \"%s\" cannot be found: %m", walk->path);
+}
+
+static bool
+is_trusted(uid_t owner)
+{
+	return owner == 0 || owner == geteuid();
+}
+
+/* Who is in one of our groups may be as trusted as the group is. */
+static bool
+is_trusted_group(gid_t group)
+{
+	return group == 0 || group == getegid() || group_member(group);
+}
+
+static bool
+check_folder(const Walk *walk, FcStoreError *error)
+{
+	const char *name = walk->at[0] ? walk->at : "/";
+	struct stat st;
+
+	if (fstat(walk->fd, &st) != 0)
+		return cannot_be_found(walk, error);
+	if (!is_trusted(st.st_uid))
+		return fc_store_fail(error, OWNERS_HINT, "folder \"%s\" belongs to another user", name);
+	/* of a sticky folder only who owns a thing can remove it */
+	if ((st.st_mode & S_ISVTX) == 0 &&
+		((st.st_mode & S_IWOTH) != 0 ||
+		 ((st.st_mode & S_IWGRP) != 0 && !is_trusted_group(st.st_gid))))
+		return fc_store_fail(error, "Take the right to write from the others (chmod go-w), or choose another folder.",
+							 "other users may write to folder \"%s\"", name);
+	return true;
+}
+
+/* Puts the target of a link in front of what is still to go. */
+static bool
+follow_link(Walk *walk, int link, const char *name, FcStoreError *error)
+{
+	char		target[PATH_MAX];
+	char		rest[PATH_MAX];
+	struct stat st;
+	ssize_t		n;
+
+	if (fstat(link, &st) != 0)
+		return cannot_be_found(walk, error);
+	if (!S_ISLNK(st.st_mode))
+	{
+		errno = ENOTDIR;
+		return cannot_be_found(walk, error);
+	}
+	if (!is_trusted(st.st_uid))
+		return fc_store_fail(error, OWNERS_HINT, "symbolic link \"%s/%s\" belongs to another user",
+							 walk->at, name);
+	n = readlinkat(link, "", target, sizeof(target) - 1);
+	if (n < 0)
+		return cannot_be_found(walk, error);
+	target[n] = '\0';
+	if (++walk->links > MAX_LINKS)
+	{
+		errno = ELOOP;
+		return cannot_be_found(walk, error);
+	}
+	strlcpy(rest, walk->rest, sizeof(rest));
+	if (snprintf(walk->rest, sizeof(walk->rest), "%s/%s", target, rest) >= sizeof(walk->rest))
+	{
+		errno = ENAMETOOLONG;
+		return cannot_be_found(walk, error);
+	}
+	return true;
+}
+
+static void
+go_to(Walk *walk, int fd, const char *name)
+{
+	if (walk->fd >= 0)
+		close(walk->fd);
+	walk->fd = fd;
+	if (name == NULL)
+		walk->at[0] = '\0';
+	else
+	{
+		strlcat(walk->at, "/", sizeof(walk->at));
+		strlcat(walk->at, name, sizeof(walk->at));
+	}
+}
+
+/* Begins at the root if what is to go does. */
+static bool
+start_at_root(Walk *walk, FcStoreError *error)
+{
+	int			fd;
+
+	if (walk->rest[0] != '/')
+		return true;
+	fd = open("/", FOLDER_FLAGS);
+	if (fd < 0)
+		return cannot_be_found(walk, error);
+	go_to(walk, fd, NULL);
+	return check_folder(walk, error);
+}
+
+/* One name further. */
+static bool
+step(Walk *walk, FcStoreError *error)
+{
+	char		name[NAME_MAX + 1];
+	char	   *begin = walk->rest + strspn(walk->rest, "/");
+	size_t		len = strcspn(begin, "/");
+	int			fd;
+	int			link;
+	bool		ok;
+
+	if (len > NAME_MAX)
+	{
+		errno = ENAMETOOLONG;
+		return cannot_be_found(walk, error);
+	}
+	memcpy(name, begin, len);
+	name[len] = '\0';
+	memmove(walk->rest, begin + len, strlen(begin + len) + 1);
+	if (len == 0 || strcmp(name, ".") == 0)
+		return true;
+
+	/* O_DIRECTORY has automatic mounts made, which O_PATH alone has not */
+	fd = openat(walk->fd, name, FOLDER_FLAGS);
+	if (fd >= 0)
+	{
+		go_to(walk, fd, name);
+		return check_folder(walk, error);
+	}
+	if (errno != ENOTDIR && errno != ELOOP)
+		return cannot_be_found(walk, error);
+	link = openat(walk->fd, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	if (link < 0)
+		return cannot_be_found(walk, error);
+	ok = follow_link(walk, link, name, error);
+	close(link);
+	return ok && start_at_root(walk, error);
+}
+
+/* Is the folder the one that `path` names, or below it?  Names don't matter. */
+static bool
+lies_below(int folder, const char *path)
+{
+	struct stat wanted;
+	struct stat st;
+	struct stat above;
+	bool		found = false;
+	int			fd;
+
+	if (stat(path, &wanted) != 0)
+		return false;
+	fd = openat(folder, ".", FOLDER_FLAGS);
+	while (fd >= 0 && !found && fstat(fd, &st) == 0)
+	{
+		int			up;
+
+		found = st.st_dev == wanted.st_dev && st.st_ino == wanted.st_ino;
+		up = openat(fd, "..", FOLDER_FLAGS);
+		close(fd);
+		fd = up;
+		if (fd >= 0 && fstat(fd, &above) == 0 &&
+			above.st_dev == st.st_dev && above.st_ino == st.st_ino)
+			break;				/* the root is above itself */
+	}
+	if (fd >= 0)
+		close(fd);
+	return found;
+}
+
+/* The folder must not be one of the database. */
+static bool
+check_foreign(int folder, const char *path, FcStoreError *error)
+{
+	char		place[MAXPGPATH * 2];
+	DIR		   *d;
+	struct dirent *de;
+	bool		below = false;
+
+	if (lies_below(folder, DataDir))
+		return fc_store_fail(error, "Choose a path on local flash outside the data directory.",
+							 "\"%s\" lies inside the data directory", path);
+	snprintf(place, sizeof(place), "%s/pg_wal", DataDir);
+	if (lies_below(folder, place))
+		return fc_store_fail(error, "Choose a path on local flash outside the data directory.",
+							 "\"%s\" lies inside the folder of the write-ahead log", path);
+
+	snprintf(place, sizeof(place), "%s/pg_tblspc", DataDir);
+	d = opendir(place);
+	while (d != NULL && !below && (de = readdir(d)) != NULL)
+	{
+		if (de->d_name[0] == '.')
+			continue;
+		snprintf(place, sizeof(place), "%s/pg_tblspc/%s", DataDir, de->d_name);
+		below = lies_below(folder, place);
+	}
+	if (d != NULL)
+		closedir(d);
+	if (below)
+		return fc_store_fail(error, "Choose a path that is no tablespace.",
+							 "\"%s\" lies inside a tablespace", path);
+	return true;
+}
+
+int
+fc_place_open(const char *path, const char **name, FcStoreError *error)
+{
+	Walk		walk = {.path = path, .fd = -1};
+	const char *slash = strrchr(path, '/');
+	bool		ok;
+
+	*name = slash + 1;
+	if (strlen(path) >= MAXPGPATH)
+	{
+		errno = ENAMETOOLONG;
+		cannot_be_found(&walk, error);
+		return -1;
+	}
+	memcpy(walk.rest, path, *name - path);
+	for (ok = start_at_root(&walk, error); ok && walk.rest[0] != '\0';)
+		ok = step(&walk, error);
+	if (ok && **name == '\0')
+		ok = fc_store_fail(error, "Name a regular file or a block device.", "\"%s\" is a folder", path);
+	if (ok)
+		ok = check_foreign(walk.fd, path, error);
+	if (ok)
+		return walk.fd;
+	if (walk.fd >= 0)
+		close(walk.fd);
+	return -1;
+}
+
+static bool
+check_device(const char *path, const struct stat *st, FcStoreError *error)
+{
+	/* its group is as a rule that of the machine's disks, which may read all of them anyway */
+	if (!is_trusted(st->st_uid))
+		return fc_store_fail(error, "Give the device to the server's user, with a udev rule that lasts.",
+							 "block device \"%s\" belongs to another user", path);
+	if (st->st_mode & S_IRWXO)
+		return fc_store_fail(error, "Use chmod o=, with a udev rule that lasts.",
+							 "block device \"%s\" is accessible to all users", path);
+	return true;
+}
+
+bool
+fc_place_check(const char *path, const struct stat *st, FcStoreError *error)
+{
+	if (S_ISBLK(st->st_mode))
+		return check_device(path, st, error);
+	if (S_ISLNK(st->st_mode))
+		return fc_store_fail(error, "Symbolic links are refused; name the file itself.",
+							 "\"%s\" is a symbolic link", path);
+	if (!S_ISREG(st->st_mode))
+		return fc_store_fail(error, "Name a regular file or a block device.",
+							 "\"%s\" is neither a regular file nor a block device", path);
+	if (st->st_uid != geteuid())
+		return fc_store_fail(error, "Remove the file, or choose another path.",
+							 "\"%s\" belongs to another user", path);
+	if (st->st_mode & (S_IRWXG | S_IRWXO))
+		return fc_store_fail(error, "Use chmod 600, or remove the file.",
+							 "\"%s\" is accessible to other users", path);
+	if (st->st_nlink > 1)
+		return fc_store_fail(error, "Remove the file, or choose another path.",
+							 "\"%s\" has other names (hard links)", path);
+	return true;
+}

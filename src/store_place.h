@@ -1,0 +1,33 @@
+/*-------------------------------------------------------------------------
+ *
+ * store_place.h
+ *	  Whether a file or a device may be the cache: where it lies, whose it is,
+ *	  who else could put another one in its place.
+ *
+ * docs/security.md says what is promised.
+ *
+ * Copyright (c) 2026, the pg_flashcache developers
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef FC_STORE_PLACE_H
+#define FC_STORE_PLACE_H
+
+#include <sys/stat.h>
+
+#include "store.h"
+
+/* Fills in a message, with errno for %m, and a hint; returns false. */
+extern bool fc_store_fail(FcStoreError *error, const char *hint, const char *fmt,...) pg_attribute_printf(3, 4);
+
+/*
+ * Opens the folder of a file (O_PATH), for openat(), if it is one that nobody
+ * but root and the server's user can replace, and none that belongs to the
+ * database.  *name becomes the file's name in it.  -1 with the reason if not.
+ */
+extern int	fc_place_open(const char *path, const char **name, FcStoreError *error);
+
+/* Is this a thing of ours, as far as stat() tells? */
+extern bool fc_place_check(const char *path, const struct stat *st, FcStoreError *error);
+
+#endif							/* FC_STORE_PLACE_H */
