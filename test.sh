@@ -442,14 +442,14 @@ analysis_directory() {
   echo "$work/$1"
 }
 
-# Two minutes, or what FC_TORTURE asks for.
+# Two minutes of one seed, so that a run of all tests repeats the last one, or what FC_TORTURE asks for.
 stage_torture-short() {
-  # shellcheck disable=SC2086  # FC_TORTURE is a list of arguments
-  server python3 -B "$tree/test/torture/torture.py" ${FC_TORTURE:-} "$(stage_directory torture)"
+  FC_TORTURE=${FC_TORTURE:---seed $major} stage_torture
 }
 
 stage_torture() {
-  stage_torture-short
+  # shellcheck disable=SC2086  # FC_TORTURE is a list of arguments
+  server python3 -B "$tree/test/torture/torture.py" ${FC_TORTURE:-} "$(stage_directory torture)"
 }
 
 stage_health() {

@@ -188,7 +188,7 @@ class Torture:
             self.index_kinds = tuple(kind for kind in sessions.INDEXES if kind != "brin")
         self.server.initdb(checksums, conf)
         self.say(f"data checksums {'on' if checksums else 'off'}, full_page_writes {'on' if whole_pages else 'off'}; {run(['postgres', '--version']).strip()}")
-        self.configure(rng)
+        self.configure(rng, self.next_event())
         self.server.start()
         with self.server.connect() as conn:
             conn.run("CREATE EXTENSION pg_flashcache")
@@ -211,9 +211,9 @@ class Torture:
             session.prepare()
             session.disconnect()
 
-    def configure(self, rng: random.Random) -> None:
-        """Settings that need a restart, drawn for each."""
-        minimal = rng.random() < 0.25 and self.next_event() != "promote"
+    def configure(self, rng: random.Random, event: str) -> None:
+        """Settings that need a restart, drawn for each; the round's event must be possible with them."""
+        minimal = rng.random() < 0.25 and event not in self.WITH_STANDBY
         self.wal_level = "minimal" if minimal else "replica"
         conf = {
             # An index that is built pins 32 pages at once (log_newpage_range), as may the end of a transaction with
@@ -461,9 +461,7 @@ class Torture:
         began = time.monotonic()
         if event in self.WITH_STANDBY and self.wal_level == "minimal":
             self.server.stop("fast")
-            self.deck.append(event)
-            self.configure(rng)
-            self.deck.pop()
+            self.configure(rng, event)
             self.server.start()
             self.server.wait_ready()
         if event in self.WITH_STANDBY and self.standby is None:
@@ -481,7 +479,7 @@ class Torture:
         self.join()
         self.crashing = False
         if self.server.postmaster() is None:
-            self.configure(rng)
+            self.configure(rng, self.next_event())
             self.server.start()
         self.check_all(rng, crashed)
         hits = self.sums["hits"]
