@@ -155,6 +155,9 @@ extern void fc_cache_evicted(const FcTag *tag, uint64 generation, const char *pa
  */
 extern void fc_cache_stop_filling(void);
 
+/* Is a page that leaves the buffer pool worth writing, by what was measured? */
+extern bool fc_cache_worth_filling(void);
+
 /* Writer only, from here on. */
 typedef enum FcFill
 {
@@ -184,9 +187,6 @@ extern FcIo fc_cache_still_slow(bool *slow);
 
 /* Has the disk slowed down much since flash was found slower than it? */
 extern bool fc_cache_disk_slowed(void);
-
-/* Is a page that leaves the buffer pool worth writing, by what was measured? */
-extern bool fc_cache_worth_filling(void);
 
 extern FcFill fc_cache_fill_from_pool(uint32 frame, const FcTag *tag);
 

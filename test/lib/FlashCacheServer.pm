@@ -26,7 +26,7 @@ use Test::More;
 our @EXPORT = qw(
   fc_server_copy fc_patch_version fc_patch_table fc_table_calls fc_library
   fc_odd_node fc_start_odd fc_warnings fc_works fc_view
-  fc_start_with fc_is_refused
+  fc_start_with fc_is_refused fc_is_waited_for
 );
 
 my $source = dirname(__FILE__) . '/../../src';
@@ -228,6 +228,27 @@ sub fc_is_refused
 		is(fc_view($node), 'active||interception', "$what: active");
 	}
 	$node->stop;
+	return;
+}
+
+# The device is somebody else's for a moment, as that of a process which was killed: the writer waits for it, at the pause
+# point. `take` takes it and returns a handle, which gives it back when closed. The log is looked at from the offset on.
+sub fc_is_waited_for
+{
+	my ($node, $what, $point, $take, $offset) = @_;
+
+	$node->append_conf('postgresql.conf', 'pg_flashcache.enabled = off');
+	$node->reload;
+	fc_wait_state($node, 'disabled');
+	my $taken = $take->();
+	fc_failpoint($node, $point, 'pause');
+	$node->append_conf('postgresql.conf', 'pg_flashcache.enabled = on');
+	$node->reload;
+	fc_failpoint_wait($node, $point);
+	close($taken);
+	fc_failpoint($node, $point, 'off');
+	fc_wait_active($node);
+	is_deeply([ fc_warnings($node, $offset) ], [], "$what: waited for, no warning");
 	return;
 }
 

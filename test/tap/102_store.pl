@@ -52,20 +52,11 @@ sub write_file
 	fc_wait_active($node);
 	is(-s $file, 64 * 8192 + 65536, 'a smaller one: it has shrunk');
 
-	# A lock that is about to go, as that of a process which was killed.
-	$node->append_conf('postgresql.conf', 'pg_flashcache.enabled = off');
-	$node->reload;
-	fc_wait_state($node, 'disabled');
-	open(my $killed, '+<', $file) or die "$file: $!";
-	ok(flock($killed, LOCK_EX | LOCK_NB), 'locked for a moment: disabled, the file is free');
-	fc_failpoint($node, 'store_claim', 'pause');
-	$node->append_conf('postgresql.conf', 'pg_flashcache.enabled = on');
-	$node->reload;
-	fc_failpoint_wait($node, 'store_claim');
-	close($killed);
-	fc_failpoint($node, 'store_claim', 'off');
-	fc_wait_active($node);
-	is_deeply([ fc_warnings($node) ], [], 'locked for a moment: waited for, no warning');
+	fc_is_waited_for($node, 'locked for a moment', 'store_claim', sub {
+		open(my $lock, '+<', $file) or die "$file: $!";
+		ok(flock($lock, LOCK_EX | LOCK_NB), 'locked for a moment: disabled, the file is free');
+		return $lock;
+	});
 
 	# A second server on the same file, which goes on when the first one is gone.
 	my $second = fc_odd_node('second', conf => "pg_flashcache.file = '$file'\n");

@@ -140,8 +140,8 @@ END
 	set(write_limit => 0);
 }
 
-# Rings. Hint bits are set before, lest a scan makes pages dirty and leaves them to the clock. A buffer of the ring that the
-# background writer has pinned is left to the clock, too, and replaced: hence two rings of 600 pages, not one.
+# Rings. Hint bits are set before, lest a scan makes pages dirty and leaves them to the clock. A buffer of the ring that is
+# pinned, as by the cache's writer, is left to the clock, too, and replaced: hence two rings of 600 pages, not one.
 {
 	my $file = $node->basedir . '/rows';
 

@@ -169,19 +169,10 @@ SKIP:
 	fc_wait_active($node);
 	pass('block device: taken again');
 
-	# A claim that is about to go, as that of a process which was killed.
-	$node->append_conf('postgresql.conf', 'pg_flashcache.enabled = off');
-	$node->reload;
-	fc_wait_state($node, 'disabled');
-	sysopen(my $killed, $device, O_RDWR | O_EXCL) or die "$device: $!";
-	fc_failpoint($node, 'store_claim', 'pause');
-	$node->append_conf('postgresql.conf', 'pg_flashcache.enabled = on');
-	$node->reload;
-	fc_failpoint_wait($node, 'store_claim');
-	close($killed);
-	fc_failpoint($node, 'store_claim', 'off');
-	fc_wait_active($node);
-	is_deeply([ fc_warnings($node, $offset) ], [], 'block device claimed for a moment: waited for, no warning');
+	fc_is_waited_for($node, 'block device claimed for a moment', 'store_claim', sub {
+		sysopen(my $claim, $device, O_RDWR | O_EXCL) or die "$device: $!";
+		return $claim;
+	}, $offset);
 	$node->stop;
 
 	fc_is_refused(

@@ -290,10 +290,11 @@ class Session:
         that one is dropped again.
         """
         found = self.run(f"SELECT (pg_stat_file('pg_tblspc/' || oid, true)).isdir IS NOT NULL FROM pg_tablespace WHERE spcname = '{space}'")
-        if found and found[0][0] == "f":
+        if found and found[0][0] == "t":
+            return
+        if found:
             self.run(f"DROP TABLESPACE {space}")
-        if not found or found[0][0] == "f":
-            self.run(f"CREATE TABLESPACE {space} LOCATION ''")
+        self.run(f"CREATE TABLESPACE {space} LOCATION ''")
 
     def push_out(self, rng: random.Random) -> None:
         """Reads more pages than shared buffers have, in the order of an index: all others are evicted, and come to flash."""
