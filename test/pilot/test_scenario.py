@@ -149,6 +149,17 @@ def test_the_complete_study_has_every_figure_of_the_sources() -> None:
     assert set(FIGURES) - drawn == {"versions"}
 
 
+def test_our_own_study_is_the_complete_one_shortened() -> None:
+    results = Path(__file__).parents[2] / "bench" / "results"
+    assert {path.stem for path in (results / "scenarios").glob("*.toml")} == set(COMPLETE)
+    for name in COMPLETE:
+        ours = load_scenario(str(results / "scenarios" / f"{name}.toml"))
+        assert figures_of(ours) == figures_of(load_scenario(name))
+        assert ours.digest == load_scenario(str(results / "complete" / "scenarios" / f"{name}.toml")).digest, (
+            "it measured what is written there"
+        )
+
+
 def test_unknown_name() -> None:
     with pytest.raises(ScenarioError) as caught:
         load_scenario("nonesuch")
