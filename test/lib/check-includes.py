@@ -11,8 +11,9 @@ pause points. A file that belongs to no room is a violation too: the picture and
 
 import re
 import sys
-import tempfile
 from pathlib import Path
+
+from treecheck import main, violations_of
 
 ROOMS: dict[str, int] = {
     "pg_flashcache": 5,
@@ -162,18 +163,9 @@ BROKEN: list[tuple[str, str, str]] = [
 ]
 
 
-def violations_of(files: dict[str, str]) -> list[str]:
-    with tempfile.TemporaryDirectory() as name:
-        src = Path(name)
-        for file, text in files.items():
-            (src / file).parent.mkdir(parents=True, exist_ok=True)
-            (src / file).write_text(text, encoding="utf-8")
-        return check_tree(src)
-
-
 def self_test() -> int:
     failed = 0
-    found = violations_of(GOOD_TREE)
+    found = violations_of(check_tree, GOOD_TREE)
     if found:
         failed += 1
         print(f"the good tree is not accepted: {found}", file=sys.stderr)
@@ -181,29 +173,16 @@ def self_test() -> int:
         tree = GOOD_TREE | {file: text}
         if "pg_flashcache.h" in text:
             tree["pg_flashcache.h"] = ""
-        found = violations_of(tree)
+        found = violations_of(check_tree, tree)
         if found != [expected]:
             failed += 1
             print(f"{file}: expected {[expected]}, found {found}", file=sys.stderr)
-    if violations_of({}) == []:
+    if violations_of(check_tree, {}) == []:
         failed += 1
         print("a tree without files is accepted", file=sys.stderr)
     print(f"include-graph self-test: {len(BROKEN) + 2 - failed} of {len(BROKEN) + 2} cases")
     return 1 if failed else 0
 
 
-def main(arguments: list[str]) -> int:
-    match arguments:
-        case ["--self-test"]:
-            return self_test()
-        case [src]:
-            violations = check_tree(Path(src))
-            print("\n".join(violations) if violations else "include graph: calls go down only")
-            return 1 if violations else 0
-        case _:
-            print(__doc__, file=sys.stderr)
-            return 2
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main(__doc__, check_tree, "include graph: calls go down only", self_test))

@@ -16,8 +16,9 @@ Letters of RULES number what holds at all times: no windows, but each rule is ci
 
 import re
 import sys
-import tempfile
 from pathlib import Path
+
+from treecheck import main, violations_of
 
 README = "src/README.md"
 WINDOWS = "test/windows.txt"
@@ -203,24 +204,15 @@ BROKEN: list[tuple[str, str, str, list[str]]] = [
 ]
 
 
-def violations_of(files: dict[str, str]) -> list[str]:
-    with tempfile.TemporaryDirectory() as name:
-        root = Path(name)
-        for file, text in files.items():
-            (root / file).parent.mkdir(parents=True, exist_ok=True)
-            (root / file).write_text(text, encoding="utf-8")
-        return check_tree(root)
-
-
 def self_test() -> int:
     failed = 0
-    found = violations_of(GOOD_TREE)
+    found = violations_of(check_tree, GOOD_TREE)
     if found:
         failed += 1
         print(f"the good tree is not accepted: {found}", file=sys.stderr)
     for file, old, new, expected in BROKEN:
         text = GOOD_TREE[file]
-        found = violations_of(GOOD_TREE | {file: text.replace(old, new)})
+        found = violations_of(check_tree, GOOD_TREE | {file: text.replace(old, new)})
         if old not in text or found != expected:
             failed += 1
             print(f"{file}, {old!r} -> {new!r}: expected {expected}, found {found}", file=sys.stderr)
@@ -228,18 +220,5 @@ def self_test() -> int:
     return 1 if failed else 0
 
 
-def main(arguments: list[str]) -> int:
-    match arguments:
-        case ["--self-test"]:
-            return self_test()
-        case [root]:
-            violations = check_tree(Path(root))
-            print("\n".join(violations) if violations else "windows: each gap between two steps has a pause point and a test")
-            return 1 if violations else 0
-        case _:
-            print(__doc__, file=sys.stderr)
-            return 2
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main(__doc__, check_tree, "windows: each gap between two steps has a pause point and a test", self_test))
