@@ -34,6 +34,7 @@ IN_USE = "55006"
 NOT_NOW = "55000"  # object not in prerequisite state
 CONFLICT = "40001"  # on a standby: with recovery
 CORRUPTED = "XX001"
+INTERNAL = "XX000"
 UNKNOWN_POINT = "22023"
 
 # The index of each kind, and a query that it answers: how many rows, by the model, have such an id and generation.
@@ -1068,7 +1069,23 @@ class Reader(Session):
 
 
 class StandbyReader(Reader):
-    """The same on the standby, where recovery may end a session that is in its way."""
+    """The same on the standby, where recovery may end a session that is in its way.
+
+    REINDEX CONCURRENTLY waits for the queries of its own server. On a standby the old index can go between the moment
+    when a query has listed the indexes and when it opens them (PostgreSQL's own; docs/reliability.md). The query works
+    when it is tried again, which it would not if the catalog's page were a stale one.
+    """
+
+    TRIES = 3
+
+    def look(self, condition: str, expected: int) -> None:
+        for n in range(1, self.TRIES + 1):
+            try:
+                return super().look(condition, expected)
+            except pq.SqlError as error:
+                if n == self.TRIES or error.state != INTERNAL or "could not open relation with OID" not in error.message:
+                    raise
+                self.context.count(self.name, f"index_gone:{error.state}")
 
     def ready(self) -> None:
         if self.conn is None:

@@ -612,6 +612,8 @@ class Torture:
         print("events: " + ", ".join(f"{n} {e}" for e, n in sorted(self.events.items())))
         print("operations: " + ", ".join(f"{n} {o}" for o, n in sorted(self.operations.items())))
         print("cache: " + ", ".join(f"{n} {c}" for c, n in self.sums.items()))
+        if self.server.in_the_way:
+            print("started twice, as these files were in recovery's way: " + ", ".join(self.server.in_the_way))
 
     def close(self) -> None:
         self.crashing = True
@@ -653,6 +655,7 @@ def main() -> int:
     directory.mkdir(parents=True, exist_ok=True)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(130))
     torture = Torture(options, directory)
+    kept = f"kept in {directory}" if made else f"in {directory}, which test/torture/run keeps with --keep only"
     status = 1
     try:
         print(f"seed {torture.seed}: {torture.command()}", flush=True)
@@ -665,10 +668,10 @@ def main() -> int:
         status = 0
     except (Failure, pq.SqlError, pq.Lost) as failure:
         torture.failed += 1
-        print(f"not ok: {failure}\nin {torture.command()}\nkept in {directory}", flush=True)
+        print(f"not ok: {failure}\nin {torture.command()}\n{kept}", flush=True)
     except Exception:
         torture.failed += 1
-        print(f"not ok: {traceback.format_exc()}in {torture.command()}\nkept in {directory}", flush=True)
+        print(f"not ok: {traceback.format_exc()}in {torture.command()}\n{kept}", flush=True)
     finally:
         torture.close()
     torture.summary()
