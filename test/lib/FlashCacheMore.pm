@@ -97,13 +97,17 @@ END
 	return ($primary, $standby);
 }
 
-# Waits until the standby has replayed all that the primary has done, also in transactions that have not ended.
+# Waits until the standby has replayed all that the primary has done, also in transactions that have not ended. It asks
+# the primary: a session on the standby, which wait_for_catchup() of 19 begins, would read pages there.
 sub fc_replayed
 {
 	my ($primary, $standby) = @_;
 	# A commit flushes the WAL of everybody before it.
 	$primary->safe_psql('postgres', 'SELECT pg_current_xact_id()');
-	$primary->wait_for_catchup($standby, 'replay', $primary->lsn('flush'));
+	my $lsn = $primary->lsn('flush');
+	$primary->poll_query_until('postgres',
+		"SELECT replay_lsn >= '$lsn' FROM pg_stat_replication WHERE application_name = '" . $standby->name . "'")
+	  or die $standby->name . " has not replayed $lsn";
 	return;
 }
 

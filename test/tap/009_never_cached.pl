@@ -120,8 +120,14 @@ is($primary->safe_psql('postgres', "SELECT pg_relation_size('f', 'main'), pg_rel
 my $maps = "SELECT relforknumber, count(*) FROM pg_buffercache WHERE relfilenode = $f->{rel} AND relforknumber > 0 GROUP BY 1 ORDER BY 1";
 foreach my $node (@both)
 {
-	$node->safe_psql('postgres', "SELECT pg_prewarm('f', 'buffer', 'fsm'), pg_prewarm('f', 'buffer', 'vm')");
-	is($node->safe_psql('postgres', $maps), "1|3\n2|1", $node->name . ': maps: they are in shared buffers');
+	# In a pool of 128 buffers the query that looks may push out what is to be seen.
+	my $seen = '';
+	for (1 .. 20)
+	{
+		$seen = $node->safe_psql('postgres', "DO \$\$BEGIN PERFORM pg_prewarm('f', 'buffer', 'fsm'), pg_prewarm('f', 'buffer', 'vm'); END\$\$; $maps");
+		last if $seen eq "1|3\n2|1";
+	}
+	is($seen, "1|3\n2|1", $node->name . ': maps: they are in shared buffers');
 	for (1 .. 50)
 	{
 		fc_push_out($node, $f);
