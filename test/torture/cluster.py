@@ -99,7 +99,7 @@ class Server:
 
     def initdb(self, checksums: bool, conf: Iterable[str]) -> None:
         self.dir.mkdir(parents=True, exist_ok=True)
-        major = int(run(["postgres", "--version"]).split()[2].split(".")[0].rstrip("betarcdvl"))
+        major = int(re.split(r"\D", run(["postgres", "--version"]).split()[2])[0])
         off = ["--no-data-checksums"] if major >= 18 else []
         run(
             ["initdb", "-D", str(self.data), "--no-locale", "--encoding=UTF8", "--auth=trust", "--username=postgres"]
