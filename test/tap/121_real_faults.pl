@@ -8,6 +8,7 @@ use FindBin;
 use lib "$FindBin::RealBin/../lib";
 use Cwd qw(realpath);
 use FlashCache;
+use FlashCacheMore;
 use FlashCacheServer;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
@@ -217,26 +218,22 @@ SKIP:
 	is_back('writable');
 
 	# Of the drive the first megabyte stays: a page beyond it is asked for.
-	my $beyond = q{FROM pg_flashcache_pages WHERE slot >= 128 AND relfilenode = pg_relation_filenode('wide')
-		AND reldatabase = (SELECT oid FROM pg_database WHERE datname = current_database())};
-	$node->safe_psql('postgres', q{
-		CREATE TABLE wide (v text);
-		ALTER TABLE wide ALTER v SET STORAGE PLAIN;
-		INSERT INTO wide SELECT repeat('x', 5000) FROM generate_series(1, 200);
-		VACUUM wide;
-	});
+	fc_table($node, 'postgres', 'wide', 'v1', 200);
+	my $wide   = fc_tag($node, 'postgres', 'wide');
+	my $beyond = 'slot >= 128';
 	for (1 .. 20)
 	{
 		$node->safe_psql('postgres', "SELECT pg_prewarm('wide', 'buffer')");
 		fc_evict($node, 'wide');
-		last if $node->safe_psql('postgres', "SELECT count(*) $beyond") > 0;
+		last if fc_tag_flash($node, $wide, $beyond) > 0;
 	}
-	cmp_ok($node->safe_psql('postgres', "SELECT count(*) $beyond"), '>', 0, 'shrunk: there are pages in the end that goes');
+	cmp_ok(fc_tag_flash($node, $wide, $beyond), '>', 0, 'shrunk: there are pages in the end that goes');
 	ask('shrink');
 	for (1 .. 20)
 	{
 		last if reason() =~ /^off/;
-		$node->safe_psql('postgres', "SELECT pg_prewarm('wide', 'buffer', 'main', relblocknumber, relblocknumber) $beyond");
+		$node->safe_psql('postgres', "SELECT pg_prewarm('wide', 'buffer', 'main', relblocknumber, relblocknumber) FROM pg_flashcache_pages "
+				. "WHERE $beyond AND reldatabase = $wide->{db} AND relfilenode = $wide->{rel}");
 		fc_evict($node, 'wide');
 	}
 	like(reason(), qr/^off: /, 'shrunk: off') or diag reason();
