@@ -66,7 +66,10 @@ down() {
     # "busy" can outlast the last process by a moment; a lazy unmount is better than a disk left behind
     await umount "$dir/mnt" 2>/dev/null || umount -l "$dir/mnt"
   fi
-  for loop in $(loops_of "$dir"); do losetup -d "$loop" || true; done
+  for loop in $(loops_of "$dir"); do
+    restore_queue "$loop" "$dir/queue"
+    losetup -d "$loop" || true
+  done
   await no_loops "$dir" || echo "slowdisk: $(loops_of "$dir") still in use" >&2
   if mountpoint -q "$dir/fuse" || grep -q " $dir/fuse fuse" /proc/self/mounts; then
     await fusermount3 -u "$dir/fuse" 2>/dev/null || umount -l "$dir/fuse"
@@ -79,7 +82,35 @@ down() {
       await daemon_gone "$pid" || kill -KILL "$pid" 2>/dev/null || true
     fi
   fi
-  rm -f "$dir/loop" "$dir/pid"
+  rm -f "$dir/loop" "$dir/pid" "$dir/queue"
+}
+
+# What the kernel takes our device for. A loop device is an SSD to it, and of an SSD it holds the writes back as soon as reads take
+# 2 ms (writeback throttling, wbt_lat_usec). A disk's reads always do: its writes would be let through one at a time.
+queue_of() { echo "/sys/block/$(basename "$1")/queue"; }
+put() { { echo "$1" >"$2"; } 2>/dev/null || true; } # an older kernel, or one without it: as it is
+
+like_a_disk() {
+  local queue
+  queue=$(queue_of "$1")
+  put 1 "$queue/rotational"
+  put -1 "$queue/wbt_lat_usec" # the kernel's own for such a device, 75 ms
+}
+
+# A loop device outlives what was attached to it, settings and all: they are noted in a file, and put back from there.
+note_queue() {
+  local queue name
+  queue=$(queue_of "$1")
+  for name in scheduler rotational wbt_lat_usec; do
+    [ ! -r "$queue/$name" ] || echo "$name $(sed 's/.*\[\(.*\)\].*/\1/' "$queue/$name")"
+  done >"$2"
+}
+
+restore_queue() {
+  local queue name value
+  queue=$(queue_of "$1")
+  [ -s "$2" ] || return 0
+  while read -r name value; do put "$value" "$queue/$name"; done <"$2"
 }
 
 up() {
@@ -119,6 +150,8 @@ up() {
   done
   [ -n "$loop" ] || { cat "$dir/losetup.log" >&2; cannot "no loop device could be set up"; }
   echo "$loop" >"$dir/loop"
+  note_queue "$loop" "$dir/queue"
+  [ "$read_us" -lt 1000 ] || like_a_disk "$loop"
   mount -o noatime "$loop" "$dir/mnt" || cannot "$loop could not be mounted"
   reads "$dir" >"$dir/reads.base"
   trap - EXIT

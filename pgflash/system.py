@@ -186,6 +186,14 @@ class Device:
             return False
         return self.scheduler() == name
 
+    def throttle_writeback(self, on: bool) -> bool:
+        """The kernel's writeback throttling, with its own latency target for this kind of device, or off."""
+        try:
+            (self.queue / "wbt_lat_usec").write_text("-1" if on else "0")
+        except OSError:
+            return False
+        return True
+
 
 @dataclass(frozen=True)
 class DeviceCounters:

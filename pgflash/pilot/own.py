@@ -47,6 +47,15 @@ TABLESPACE = "pilot_flash"
 MISALIGNED = 63 * 512  # where the first partition of an old partition table begins
 RANKING_S = 20
 LONGEST_SOCKET_FOLDER = 80
+FAIR = ("bfq", "cfq")  # schedulers that share a disk fairly between processes
+SPINS_FROM_US = 1000  # a disk whose reads take this long seeks; SSDs are at a tenth of it
+
+
+def schedulers(tuning: str, read_us: int) -> tuple[str, ...]:
+    """The kernel's I/O schedulers for tuning "before" and "after", the preferred one first."""
+    if tuning == "before":
+        return FAIR
+    return ("mq-deadline", "deadline") if read_us >= SPINS_FROM_US else ("none", "noop")
 
 
 def bin_folder(scenario: Scenario, major: int) -> str:
@@ -327,7 +336,9 @@ class OwnTarget:
         give_to_server_user(path)
 
     def _tune(self, arm: Arm) -> dict[str, str]:
-        """Before: access times are written, the scheduler queues, the file system begins at sector 63. After: none of it."""
+        """Before: access times are written, the scheduler shares fairly, the file system begins at sector 63. After: no access
+        times, aligned, and the scheduler that keeps reads from waiting behind writes (spindles) or that stays out of the way
+        (anything faster)."""
         if arm.tuning == "none" or self.lab_disk is None:
             return {}
         device = self.lab_disk.device()
@@ -339,11 +350,10 @@ class OwnTarget:
         }
         if device is not None:
             there = device.schedulers()
-            wanted = (
-                next((name for name in ("bfq", "cfq", "mq-deadline", "kyber") if name in there), "") if arm.tuning == "before" else "none"
-            )
+            wanted = next((name for name in schedulers(arm.tuning, self.scenario.disk.read_us) if name in there), "")
             good = bool(wanted) and device.set_scheduler(wanted)
             applied["scheduler"] = wanted if good else f"{device.scheduler()} (this machine offers {', '.join(there) or 'nothing'})"
+            device.throttle_writeback(device.scheduler() not in FAIR)  # as the kernel does by itself for a disk it finds
         return applied
 
     def _conditions(self, variant: Variant, data: Path, limit: str, tuning: dict[str, str]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from pgflash.errors import StudyError
 from pgflash.pilot.figures import points
 from pgflash.pilot.report import make, write
 from pgflash.pilot.report.advice import advise
-from pgflash.pilot.report.build import not_measured, response_by_size, throughput_by_size, tuning, versions
+from pgflash.pilot.report.build import front_of_flash, not_measured, response_by_size, three_ways, throughput_by_size, tuning, versions
 from pgflash.pilot.report.model import Advice
 from pgflash.pilot.scenario import FIGURES, Scenario, figures_of, parse_scenario
 from pgflash.pilot.store import Study, open_study
@@ -188,7 +188,50 @@ def test_versions_and_tuning(scenario: Scenario) -> None:
     tuned = tuning(scenario, points(runs))
     assert tuned is not None
     assert (tuned.series[0].x, tuned.series[0].y) == (["before", "after"], [50.0, 45.0])
-    assert tuned.findings[0] == "Before: nothing could be set here."
+    assert tuned.findings[1] == "Before: nothing could be set here."
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "words"),
+    [
+        (50.0, 25.0, "Tuning makes it 2 times faster: 50 ms before, 25 ms after."),
+        (25.0, 50.0, "Tuning makes it slower here: 25 ms before, 50 ms after. Leave these settings as they were."),
+        (50.0, 49.0, "Tuning makes no difference beyond what repetitions scatter: 51 ms before, 50 ms after."),
+    ],
+)
+def test_tuning_in_words(scenario: Scenario, before: float, after: float, words: str) -> None:
+    scatter = 1.0 if after == 49.0 else 0.0
+    runs = made_up("before", before, scatter=scatter, tuning="before") + made_up("after", after, scatter=scatter, tuning="after")
+    figure = tuning(scenario, points(runs))
+    assert figure is not None
+    assert figure.findings[0] == words
+
+
+@pytest.mark.parametrize(
+    ("without", "with_cache", "words"),
+    [
+        (1.0, 1.25, "A loss: 1 ms without, 1.25 ms with the cache."),
+        (1.0, 0.95, "No gain: 1 ms without, 0.95 ms with the cache."),
+        (1.0, 0.5, "A gain of 2 times: 1 ms without, 0.5 ms with the cache."),
+    ],
+)
+def test_front_of_flash_in_words(scenario: Scenario, without: float, with_cache: float, words: str) -> None:
+    runs = made_up("flash", without, data="flash") + made_up("flash+cache", with_cache, share=0.3, data="flash")
+    figure = front_of_flash(scenario, points(runs))
+    assert figure is not None
+    assert figure.findings == [words]
+
+
+def test_three_ways_in_words(scenario: Scenario) -> None:
+    runs = (
+        made_up("disk", 40.0)
+        + made_up("moved", 50.0, moved="indexes")
+        + made_up("cache", 20.0, share=0.3)
+        + made_up("flash", 4.0, data="flash")
+    )
+    figure = three_ways(scenario, points(runs))
+    assert figure is not None
+    assert figure.findings == ["Indexes and temp on flash: no faster; flash cache of 30%: 2 times faster; all on flash: 10 times faster."]
 
 
 @pytest.mark.parametrize("name", FIGURES)

@@ -66,6 +66,10 @@ def factor(before: Spread, after: Spread) -> float:
     return before.median / after.median if after.median else 0.0
 
 
+def _faster(ratio: float) -> str:
+    return f"{show_times(ratio)} faster" if ratio >= 1.05 else "no faster"
+
+
 def _label(point: Point) -> str:
     return "none" if not select.cached(point) else f"{100 * select.share(point):.0f}%"
 
@@ -220,8 +224,7 @@ def three_ways(scenario: Scenario, points: list[Point]) -> Figure | None:
     )
     _bars(scenario, figure, chosen, theirs)
     figure.findings.append(
-        f"Indexes and temporary files on flash: {show_times(factor(disk.average_ms, hybrid.average_ms))} faster;"
-        f" everything on flash: {show_times(factor(disk.average_ms, flash.average_ms))} faster."
+        "; ".join(f"{label}: {_faster(factor(disk.average_ms, point.average_ms))}" for label, point in chosen[1:]).capitalize() + "."
     )
     return figure
 
@@ -267,7 +270,7 @@ def front_of_flash(scenario: Scenario, points: list[Point]) -> Figure | None:
     figure.published = published.FRONT_WORDS
     _bars(scenario, figure, [("all on flash", without), ("the same with a cache", with_cache)])
     gain = factor(without.average_ms, with_cache.average_ms)
-    words = "No gain" if gain < 1.1 else f"A gain of {show_times(gain)}"
+    words = "A loss" if is_slower(with_cache, without) else "No gain" if gain < 1.1 else f"A gain of {show_times(gain)}"
     figure.findings.append(
         f"{words}: {show_ms(without.average_ms.median)} without, {show_ms(with_cache.average_ms.median)} with the cache."
     )
@@ -287,6 +290,13 @@ def tuning(scenario: Scenario, points: list[Point]) -> Figure | None:
     )
     figure.published = published.TUNING_WORDS
     _bars(scenario, figure, [("before", before), ("after", after)])
+    times = f"{show_ms(before.average_ms.median)} before, {show_ms(after.average_ms.median)} after"
+    if is_slower(before, after):
+        figure.findings.append(f"Tuning makes it {show_times(factor(before.average_ms, after.average_ms))} faster: {times}.")
+    elif is_slower(after, before):
+        figure.findings.append(f"Tuning makes it slower here: {times}. Leave these settings as they were.")
+    else:
+        figure.findings.append(f"Tuning makes no difference beyond what repetitions scatter: {times}.")
     for label, point in (("Before", before), ("After", after)):
         applied = point.conditions.get("tuning") or {}
         figure.findings.append(
