@@ -40,10 +40,13 @@ def show_bytes(count: float) -> str:
     return f"{count:.0f} bytes"
 
 
+def show_number(value: float) -> str:
+    """Three digits, and never as a power of ten: 0.461, 23.1, 1,143."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
 def show_ms(milliseconds: float) -> str:
-    if milliseconds >= 100:
-        return f"{milliseconds:,.0f} ms"
-    return f"{milliseconds:.3g} ms"
+    return f"{show_number(milliseconds)} ms"
 
 
 def show_seconds(seconds: float) -> str:

@@ -11,6 +11,7 @@ from rich.table import Table
 
 from pgflash.pilot.figures import Point, Spread, points
 from pgflash.pilot.store import Study
+from pgflash.units import show_number
 
 
 @dataclass(frozen=True)
@@ -115,9 +116,9 @@ def show(result: Comparison) -> None:
         table.add_column(name, justify="right")
     table.add_column("")
     for row in result.rows:
-        p95 = [f"{spread.median:.3g}" if spread else "-" for spread in (row.a_p95, row.b_p95)]
+        p95 = [show_number(spread.median) if spread else "-" for spread in (row.a_p95, row.b_p95)]
         table.add_row(
-            row.scenario, row.variant, str(row.clients), f"{row.a_ms.median:.3g}", f"{row.b_ms.median:.3g}", f"{row.ratio:.3f}", *p95,
+            row.scenario, row.variant, str(row.clients), show_number(row.a_ms.median), show_number(row.b_ms.median), f"{row.ratio:.3f}", *p95,
             f"{row.a_tps.median:,.0f}", f"{row.b_tps.median:,.0f}", row.verdict,
         )  # fmt: skip
     console.print(table)

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 
-from pgflash.units import show_seconds
+from pgflash.units import show_ms, show_seconds
 
 
 class Reporter(Protocol):
@@ -30,9 +30,9 @@ def run_words(line: dict[str, Any]) -> str:
         return f"{line['variant']}: failed: {line['error'].splitlines()[0]}"
     p95 = line["percentiles"].get("p95")
     words = (
-        f"{line['variant']}, {line['clients']} clients, run {line['repetition']}: {line['tps']:,.0f} a second, {line['average_ms']:.3g} ms"
+        f"{line['variant']}, {line['clients']} clients, run {line['repetition']}: {line['tps']:,.0f} a second, {show_ms(line['average_ms'])}"
     )
-    words += f", p95 {p95:.3g} ms" if p95 is not None else ""
+    words += f", p95 {show_ms(p95)}" if p95 is not None else ""
     hits = line.get("hit_ratio")
     return words + (f", {100 * hits:.1f}% hits" if hits is not None else "")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,11 @@ from pgflash.errors import StudyError
 from pgflash.pilot.figures import points
 from pgflash.pilot.report import make, write
 from pgflash.pilot.report.advice import advise
-from pgflash.pilot.report.build import front_of_flash, not_measured, response_by_size, three_ways, throughput_by_size, tuning, versions
+from pgflash.pilot.report.build import front_of_flash, ms, not_measured, response_by_size, three_ways, throughput_by_size, tuning, versions
 from pgflash.pilot.report.model import Advice
 from pgflash.pilot.scenario import FIGURES, Scenario, figures_of, parse_scenario
 from pgflash.pilot.store import Study, open_study
+from pgflash.units import show_ms
 
 ARM = {
     "name": "x", "data": "disk", "moved": "none", "cache": "", "cache_share": 0.0, "extra_memory": "", "server": 15, "page_cache": "limited",
@@ -54,6 +56,27 @@ def advice_on(scenario: Scenario, *runs: list[dict[str, Any]]) -> Advice:
 
 
 # --- words ---
+
+
+@pytest.mark.parametrize(
+    ("value", "words"), [(0.4612, "0.461 ms"), (23.06, "23.1 ms"), (99.96, "100 ms"), (513.2, "513 ms"), (1073.4, "1,073 ms")]
+)
+def test_milliseconds_never_as_a_power_of_ten(value: float, words: str) -> None:
+    assert show_ms(value) == words
+
+
+def test_scatter_is_shown_like_the_median(scenario: Scenario) -> None:
+    [point] = points(made_up("disk", 1000.0, scatter=500.0))
+    assert ms(point.average_ms) == "1,500 ms (1,000-2,000)"
+
+
+def test_a_large_study_counts_its_scenarios(scenario: Scenario) -> None:
+    def study(names: str) -> Study:
+        lines = [line | {"at": "now", "scenario": name} for name in names for line in made_up("disk", 40.0)]
+        return Study(Path("made-up"), {name: replace(scenario, name=name, title=f"Scenario {name}") for name in names}, lines)
+
+    assert make([study("abc")]).title == "Will flash help? Scenario a; Scenario b; Scenario c"
+    assert make([study("abcd")]).title == "Will flash help? A study of 4 scenarios"
 
 
 def test_buy_the_knee_not_the_largest(scenario: Scenario) -> None:

@@ -21,6 +21,7 @@ from pgflash.units import show_times
 
 HTML = "report.html"
 MARKDOWN = "report.md"
+TITLES_TOLD = 3  # more of them are counted
 
 
 def write(studies: list[Study], out: Path) -> dict[str, Path]:
@@ -80,7 +81,7 @@ def make(studies: list[Study]) -> Report:
         if not _made_good(study, line)
     ]
     return Report(
-        title="Will flash help? " + "; ".join(dict.fromkeys(scenario.title for scenario, _, _ in measured)),
+        title=f"Will flash help? {_title([scenario for scenario, _, _ in measured])}",
         made=time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
         studies=[_study_words(study) for study in studies],
         machines=list(dict.fromkeys(_machine_words(line["machine"]) for study in studies for line in study.of("study"))),
@@ -92,6 +93,11 @@ def make(studies: list[Study]) -> Report:
         failures=failures,
         notes=_notes(studies, measured),
     )
+
+
+def _title(scenarios: list[Scenario]) -> str:
+    titles = list(dict.fromkeys(scenario.title for scenario in scenarios))
+    return "; ".join(titles) if len(titles) <= TITLES_TOLD else f"A study of {len(titles)} scenarios"
 
 
 def _made_good(study: Study, failed: dict[str, object]) -> bool:

@@ -8,7 +8,7 @@ from pgflash.pilot.figures import Point, Spread
 from pgflash.pilot.report import published, select
 from pgflash.pilot.report.model import Figure, Grid, Series
 from pgflash.pilot.scenario import Scenario
-from pgflash.units import show_bytes, show_ms, show_times
+from pgflash.units import show_bytes, show_ms, show_number, show_times
 
 Maker = Callable[[Scenario, list[Point]], Figure | None]
 
@@ -51,7 +51,7 @@ def ms(value: Spread | None) -> str:
     if value is None:
         return "-"
     text = show_ms(value.median)
-    return text if value.count < 2 else f"{text} ({value.least:.3g}-{value.greatest:.3g})"
+    return text if value.count < 2 else f"{text} ({show_number(value.least)}-{show_number(value.greatest)})"
 
 
 def number(value: Spread | None, digits: int = 0) -> str:
