@@ -10,6 +10,8 @@ from pgflash.pilot.report.model import Figure, Grid, Series
 from pgflash.pilot.scenario import Scenario
 from pgflash.units import show_bytes, show_ms, show_number, show_times
 
+TELLING = 1.05  # a smaller factor is not told as a gain
+
 Maker = Callable[[Scenario, list[Point]], Figure | None]
 
 
@@ -67,7 +69,7 @@ def factor(before: Spread, after: Spread) -> float:
 
 
 def _faster(ratio: float) -> str:
-    return f"{show_times(ratio)} faster" if ratio >= 1.05 else "no faster"
+    return f"{show_times(ratio)} faster" if ratio >= TELLING else "no faster"
 
 
 def _label(point: Point) -> str:
@@ -128,7 +130,7 @@ def is_slower(point: Point, base: Point) -> bool:
     """Beyond what repetitions scatter; with one repetition each, beyond 5%."""
     if point.average_ms.count > 1 and base.average_ms.count > 1:
         return point.average_ms.least > base.average_ms.greatest
-    return point.average_ms.median > 1.05 * base.average_ms.median
+    return point.average_ms.median > TELLING * base.average_ms.median
 
 
 def throughput_by_size(scenario: Scenario, points: list[Point]) -> Figure | None:
@@ -291,12 +293,16 @@ def tuning(scenario: Scenario, points: list[Point]) -> Figure | None:
     figure.published = published.TUNING_WORDS
     _bars(scenario, figure, [("before", before), ("after", after)])
     times = f"{show_ms(before.average_ms.median)} before, {show_ms(after.average_ms.median)} after"
-    if is_slower(before, after):
-        figure.findings.append(f"Tuning makes it {show_times(factor(before.average_ms, after.average_ms))} faster: {times}.")
-    elif is_slower(after, before):
+    p95 = before.percentile("p95"), after.percentile("p95")
+    if p95[0] is not None and p95[1] is not None:
+        times += f" (95th percentile {show_ms(p95[0].median)}, {show_ms(p95[1].median)})"
+    gain = factor(before.average_ms, after.average_ms)
+    if is_slower(before, after) and gain >= TELLING:
+        figure.findings.append(f"Tuning makes it {show_times(gain)} faster: {times}.")
+    elif is_slower(after, before) and gain <= 1 / TELLING:
         figure.findings.append(f"Tuning makes it slower here: {times}. Leave these settings as they were.")
     else:
-        figure.findings.append(f"Tuning makes no difference beyond what repetitions scatter: {times}.")
+        figure.findings.append(f"Tuning makes no difference to speak of to the average: {times}.")
     for label, point in (("Before", before), ("After", after)):
         applied = point.conditions.get("tuning") or {}
         figure.findings.append(
