@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any, NoReturn
@@ -19,7 +20,7 @@ from pgflash import __version__
 from pgflash.errors import EXIT_BROKE_OFF, EXIT_SLOWER, Interrupted, MachineError, PgflashError, ScenarioError, StudyError
 from pgflash.pilot import scenario as scenarios
 from pgflash.pilot.progress import JsonReporter, Reporter, TerminalReporter
-from pgflash.pilot.store import RUNS, open_study
+from pgflash.pilot.store import RUNS, Study, open_study
 from pgflash.system import in_memory
 
 app = typer.Typer(
@@ -61,6 +62,8 @@ def run_command(
     """Runs a study, or what is missing of it. Own clusters on modelled storage need root."""
     from pgflash.pilot.runner import Runner
 
+    if report:
+        _load_writer()
     chosen = load_all(scenario)
     folder = study or STUDIES / "+".join(Path(name).stem for name in scenario)
     base = (dir or _place()).resolve()
@@ -140,9 +143,20 @@ def report_command(
     _out(json_, written, "\n".join(f"{name}: {path}" for name, path in written.items()))
 
 
-def _write_report(folders: list[Path], out: Path) -> dict[str, str]:
-    from pgflash.pilot.report import write
+def _load_writer() -> Callable[[list[Study], Path], dict[str, Path]]:
+    """Before a study begins: what is missing for its report must not turn up after hours."""
+    try:
+        from pgflash.pilot.report import write
+    except ImportError as error:
+        raise MachineError(
+            f"the report cannot be written: {error}",
+            "install pgflash with pip, which brings its libraries along, or measure without a report: --no-report",
+        ) from error
+    return write
 
+
+def _write_report(folders: list[Path], out: Path) -> dict[str, str]:
+    write = _load_writer()
     studies = [open_study(folder) for folder in folders]
     if not any(study.runs for study in studies):
         raise StudyError("nothing has been measured yet: " + ", ".join(map(str, folders)))

@@ -29,9 +29,7 @@ def run_words(line: dict[str, Any]) -> str:
     if line["kind"] == "failed":
         return f"{line['variant']}: failed: {line['error'].splitlines()[0]}"
     p95 = line["percentiles"].get("p95")
-    words = (
-        f"{line['variant']}, {line['clients']} clients, run {line['repetition']}: {line['tps']:,.0f} a second, {show_ms(line['average_ms'])}"
-    )
+    words = f"{line['variant']}, {line['clients']} clients, run {line['repetition']}: {line['tps']:,.0f} a second, {show_ms(line['average_ms'])}"
     words += f", p95 {show_ms(p95)}" if p95 is not None else ""
     hits = line.get("hit_ratio")
     return words + (f", {100 * hits:.1f}% hits" if hits is not None else "")

@@ -72,6 +72,16 @@ def test_a_driver_that_is_missing(tmp_path: Path) -> None:
     assert not (tmp_path / "pgflash-studies").exists()
 
 
+def test_a_plotting_library_that_is_missing(tmp_path: Path) -> None:
+    """Said before anything starts, not when the report is due."""
+    (tmp_path / "plotly.py").write_text('raise ImportError("no plotly here")\n')
+    done = pgflash("pilot", "run", write(tmp_path, MINIMAL), cwd=tmp_path, env={"PYTHONPATH": str(tmp_path)})
+    assert done.returncode == 3
+    assert "error: the report cannot be written: no plotly here" in done.stderr
+    assert "--no-report" in done.stderr
+    assert not (tmp_path / "pgflash-studies").exists()
+
+
 @pytest.mark.skipif(is_root(), reason="as root there is nothing to refuse")
 def test_the_lab_needs_root(tmp_path: Path) -> None:
     done = pgflash("pilot", "run", "one-to-thirty", cwd=tmp_path)

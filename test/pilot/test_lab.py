@@ -57,7 +57,13 @@ def test_the_loop_device_is_left_as_it_was(disk: LabDisk) -> None:
 
 @pytest.mark.parametrize(
     ("tuning", "read_us", "first"),
-    [("before", 4000, "bfq"), ("before", 150, "bfq"), ("after", 4000, "mq-deadline"), ("after", 1000, "mq-deadline"), ("after", 999, "none")],
+    [
+        ("before", 4000, "bfq"),
+        ("before", 150, "bfq"),
+        ("after", 4000, "mq-deadline"),
+        ("after", 1000, "mq-deadline"),
+        ("after", 999, "none"),
+    ],
 )
 def test_scheduler_for_a_disk(tuning: str, read_us: int, first: str) -> None:
     assert schedulers(tuning, read_us)[0] == first

@@ -70,6 +70,16 @@ def test_scatter_is_shown_like_the_median(scenario: Scenario) -> None:
     assert ms(point.average_ms) == "1,500 ms (1,000-2,000)"
 
 
+def test_a_machine_is_told_once(scenario: Scenario) -> None:
+    machine = {"cpus": 2, "cpu": "a processor", "memory_mb": 1000, "kernel": "6.1", "system": "Debian", "load": 0.5}
+    starts = [{"kind": "study", "at": "now", "machine": machine | more} for more in ({}, {"load": 1.5}, {"cpus": 4})]
+    runs = [line | {"at": "now"} for line in made_up("disk", 40.0)]
+    assert make([Study(Path("made-up"), {"made-up": scenario}, [*starts, *runs])]).machines == [
+        "2 processors (a processor), 1000 MB of memory, Linux 6.1, Debian; load average at the start 0.5, 1.5",
+        "4 processors (a processor), 1000 MB of memory, Linux 6.1, Debian; load average at the start 0.5",
+    ]
+
+
 def test_a_large_study_counts_its_scenarios(scenario: Scenario) -> None:
     def study(names: str) -> Study:
         lines = [line | {"at": "now", "scenario": name} for name in names for line in made_up("disk", 40.0)]
@@ -137,6 +147,14 @@ def test_moving_memory_and_flash_are_held_against_the_cache(scenario: Scenario) 
         " and 2 times as fast as the cache of 200 MB (20% of the database)." in advice.reasons
     )
     assert "Doing both does not pay: 0.952 times as fast as the better of the two alone." in advice.reasons
+    as_fast = advice_on(
+        scenario,
+        made_up("disk", 40.0),
+        made_up("cache@20%", 4.0, share=0.2),
+        made_up("hot", 2.0, moved="hottest"),
+        made_up("both@20%", 1.99, share=0.2, moved="hottest"),
+    )
+    assert "Doing both does not pay: just as fast as the better of the two alone." in as_fast.reasons
     assert "6% more memory instead is 2 times faster than the disk; the cache is 5 times as fast as that." in advice.reasons
     assert "Do not buy a flash cache for storage that is itself flash: 1 times as fast with it." in advice.reasons
 

@@ -84,7 +84,7 @@ def make(studies: list[Study]) -> Report:
         title=f"Will flash help? {_title([scenario for scenario, _, _ in measured])}",
         made=time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
         studies=[_study_words(study) for study in studies],
-        machines=list(dict.fromkeys(_machine_words(line["machine"]) for study in studies for line in study.of("study"))),
+        machines=_machines(studies),
         advice=[advise(scenario, found) for scenario, found, _ in measured],
         goals=_goals(measured),
         figures=_figures(measured),
@@ -214,11 +214,15 @@ def _study_words(study: Study) -> dict[str, object]:
     return {"name": study.name, "runs": len(study.runs), "wanted": wanted, "first": lines[0]["at"], "last": lines[-1]["at"]}
 
 
-def _machine_words(machine: dict[str, object]) -> str:
-    return (
-        f"{machine['cpus']} processors ({machine['cpu']}), {machine['memory_mb']} MB of memory, Linux {machine['kernel']}, {machine['system']};"
-        f" load average at the start {machine['load']}"
-    )
+def _machines(studies: list[Study]) -> list[str]:
+    """Each machine once, with its load at every start of a study there."""
+    loads: dict[str, list[str]] = {}
+    for study in studies:
+        for line in study.of("study"):
+            machine = line["machine"]
+            words = f"{machine['cpus']} processors ({machine['cpu']}), {machine['memory_mb']} MB of memory, Linux {machine['kernel']}, {machine['system']}"
+            loads.setdefault(words, []).append(str(machine["load"]))
+    return [f"{words}; load average at the start {', '.join(found)}" for words, found in loads.items()]
 
 
 def _notes(studies: list[Study], measured: list[tuple[Scenario, list[Point], Study]]) -> list[str]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from pgflash.pilot.figures import Point
 from pgflash.pilot.report import select
-from pgflash.pilot.report.build import factor, is_slower
+from pgflash.pilot.report.build import TELLING, factor, is_slower
 from pgflash.pilot.report.model import Advice
 from pgflash.pilot.scenario import Scenario
 from pgflash.units import show_ms, show_times
@@ -175,7 +175,8 @@ def _moved(advice: Advice, words: str, base: Point, best: Point | None, alone: P
         better = min(alone, best, key=lambda point: point.average_ms.median)
         gain = factor(better.average_ms, both.average_ms)
         words = "pays" if gain >= LITTLE else "does not pay"
-        advice.reasons.append(f"Doing both {words}: {show_times(gain)} as fast as the better of the two alone.")
+        speed = "just" if 1 / TELLING < gain < TELLING else show_times(gain)
+        advice.reasons.append(f"Doing both {words}: {speed} as fast as the better of the two alone.")
 
 
 def _memory(advice: Advice, base: Point, best: Point | None, memory: Point) -> None:
