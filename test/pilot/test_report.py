@@ -15,6 +15,7 @@ from pgflash.pilot.figures import points
 from pgflash.pilot.report import make, write
 from pgflash.pilot.report.advice import advise
 from pgflash.pilot.report.build import front_of_flash, ms, not_measured, response_by_size, three_ways, throughput_by_size, tuning, versions
+from pgflash.pilot.report.charts import as_json
 from pgflash.pilot.report.model import Advice
 from pgflash.pilot.scenario import FIGURES, Scenario, figures_of, parse_scenario
 from pgflash.pilot.store import Study, open_study
@@ -192,7 +193,9 @@ def test_the_knee(scenario: Scenario) -> None:
     runs = made_up("disk", 40.0) + made_up("cache@20%", 4.0, share=0.2) + made_up("cache@47%", 3.9, share=0.47)
     figure = throughput_by_size(scenario, points(runs))
     assert figure is not None
-    assert figure.findings[0].startswith("The knee is at 20% of the database")
+    assert figure.findings[0].startswith(
+        "The knee is at 20% of the database: the smallest size with at least 90% of the greatest throughput ("
+    )
     assert [series.name for series in figure.series] == ["transactions/s", "disk reads/s", "flash reads/s", "flash page writes/s"]
     for faster, where in ((3.7, "20%"), (3.5, "47%")):  # 92 and 88% of the greatest throughput
         runs = made_up("disk", 40.0) + made_up("cache@20%", 4.0, share=0.2) + made_up("cache@47%", faster, share=0.47)
@@ -279,6 +282,15 @@ def test_three_ways_in_words(scenario: Scenario) -> None:
 def test_what_was_not_measured_says_so(name: str) -> None:
     assert not_measured(name).title
     assert not not_measured(name).measured
+
+
+@pytest.mark.parametrize(("before", "after", "kind", "ticks"), [(50.0, 45.0, "linear", None), (500.0, 0.5, "log", "D2")])
+def test_ticks_of_bars(scenario: Scenario, before: float, after: float, kind: str, ticks: str | None) -> None:
+    """On a linear axis the ticks of a logarithmic one would be a black stripe."""
+    figure = tuning(scenario, points(made_up("before", before, tuning="before") + made_up("after", after, tuning="after")))
+    assert figure is not None
+    axis = json.loads(as_json(figure))["layout"]["yaxis"]
+    assert (axis["type"], axis.get("dtick")) == (kind, ticks)
 
 
 # --- a recorded study ---

@@ -158,7 +158,7 @@ def throughput_by_size(scenario: Scenario, points: list[Point]) -> Figure | None
     best = max(caches, key=lambda point: point.tps.median)
     if knee is not None:
         figure.findings.append(
-            f"The knee is at {_label(knee)} of the database: it has 90% of the greatest throughput"
+            f"The knee is at {_label(knee)} of the database: the smallest size with at least 90% of the greatest throughput"
             f" ({number(best.tps)} a second, {show_times(best.tps.median / base.tps.median)} that without flash)."
         )
         if knee is caches[-1]:
