@@ -11,6 +11,7 @@ from pgflash.errors import MachineError
 from pgflash.pilot import lab
 from pgflash.system import run
 
+INSTALL_HINT = "make install it, or run pgflash in the folder of its checkout"
 _LEFT_OUT = shutil.ignore_patterns(".git", "*.o", "*.so", "*.bc", "results", "tmp_check", "build", "__pycache__")
 
 
@@ -31,9 +32,11 @@ def is_installed(bin_folder: str) -> bool:
 
 
 def checkout() -> Path | None:
-    """Sources of the extension; none beside a pgflash that was installed without them."""
-    folder = lab.scripts().parent
-    return folder if (folder / "pg_flashcache.control").is_file() and (folder / "Makefile").is_file() else None
+    """Sources of the extension: beside this package, or in the current folder (a pgflash installed without them)."""
+    for folder in (lab.scripts().parent, Path.cwd()):
+        if all((folder / name).is_file() for name in ("pg_flashcache.control", "Makefile")):
+            return folder
+    return None
 
 
 def provide(bin_folder: str, how: str, work: Path) -> Extension:
@@ -41,11 +44,11 @@ def provide(bin_folder: str, how: str, work: Path) -> Extension:
     source = checkout()
     if how == "installed" or (how == "auto" and source is None):
         if not is_installed(bin_folder):
-            raise MachineError(f"the server of {bin_folder} has no pg_flashcache", "make install it, or run pgflash from the checkout")
+            raise MachineError(f"the server of {bin_folder} has no pg_flashcache", INSTALL_HINT)
         return Extension()
     if source is None:
         raise MachineError(
-            "there are no sources of pg_flashcache beside pgflash", 'install the extension and set server.extension = "installed"'
+            "there are no sources of pg_flashcache beside pgflash or here", 'install the extension and set server.extension = "installed"'
         )
     return _build(bin_folder, source, work)
 

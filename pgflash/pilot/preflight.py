@@ -46,7 +46,7 @@ def _check_server(scenario: Scenario, driver: Driver, major: int) -> None:
     if how != "installed" and extension.checkout() is not None and not Path(extension.config(folder, "--pgxs")).exists():
         raise MachineError(f"the extension cannot be built for PostgreSQL {major}", f"install postgresql-server-dev-{major}, make and gcc")
     if (how == "installed" or (how == "auto" and extension.checkout() is None)) and not extension.is_installed(folder):
-        raise MachineError(f"PostgreSQL {major} in {folder} has no pg_flashcache", "make install it, or run pgflash from the checkout")
+        raise MachineError(f"PostgreSQL {major} in {folder} has no pg_flashcache", extension.INSTALL_HINT)
 
 
 def _check_folder(scenario: Scenario, driver: Driver, base: Path) -> None:

@@ -179,8 +179,12 @@ def test_installed_by_pip(tmp_path: Path) -> None:
         "py.typed",
     ):
         assert (there / "pgflash" / name).is_file(), name
+    checkout = tmp_path / "checkout"
+    checkout.mkdir()
+    for name in ("pg_flashcache.control", "Makefile"):
+        shutil.copy(root / name, checkout)
     code = "import pgflash.pilot.lab as lab, pgflash.pilot.extension as e; print(lab.scripts(), e.checkout())"
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(there)}, check=True
-    )
-    assert done.stdout.split() == [str(there / "pgflash" / "lab"), "None"]
+    for folder, found in ((tmp_path, None), (checkout, checkout)):
+        command = [sys.executable, "-c", code]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=folder, env={**os.environ, "PYTHONPATH": str(there)}, check=True)
+        assert done.stdout.split() == [str(there / "pgflash" / "lab"), str(found)]
