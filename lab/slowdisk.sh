@@ -94,7 +94,8 @@ like_a_disk() {
   local queue
   queue=$(queue_of "$1")
   put 1 "$queue/rotational"
-  put -1 "$queue/wbt_lat_usec" # the kernel's own for such a device, 75 ms
+  # its own for such a device, 75 ms; where it does not throttle at all it goes on so
+  [ "$(cat "$queue/wbt_lat_usec" 2>/dev/null || echo 0)" = 0 ] || put -1 "$queue/wbt_lat_usec"
 }
 
 # A loop device outlives what was attached to it, settings and all: they are noted in a file, and put back from there.
