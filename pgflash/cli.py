@@ -62,9 +62,9 @@ def run_command(
     """Runs a study, or what is missing of it. Own clusters on modelled storage need root."""
     from pgflash.pilot.runner import Runner
 
+    chosen = load_all(scenario)
     if report:
         _load_writer()
-    chosen = load_all(scenario)
     folder = study or STUDIES / "+".join(Path(name).stem for name in scenario)
     base = (dir or _place()).resolve()
     reporter: Reporter = JsonReporter() if json_ else TerminalReporter(quiet)

@@ -36,12 +36,7 @@ def _draw(figure: Figure) -> go.Figure:
         legend={"orientation": "h", "y": -0.22},
         barmode="group",
         xaxis={"title": {"text": figure.x_title}, "type": "category" if figure.kind == "bar" else "log" if figure.log_x else "linear"},
-        yaxis={
-            "title": {"text": figure.y_title},
-            "type": "log" if figure.log_y else "linear",
-            "rangemode": "tozero",
-            **_ticks(figure.log_y and figure.kind != "bar"),
-        },
+        yaxis=_bar_axis(figure) if figure.kind == "bar" else _axis(figure.y_title, log=figure.log_y),
     )
     if second:
         drawn.update_layout(
@@ -54,31 +49,25 @@ def _draw(figure: Figure) -> go.Figure:
                 "tickmode": "auto",
             }
         )
-    if figure.kind == "bar":
-        drawn.update_layout(yaxis=_bar_axis(figure))
     if figure.log_x:
         ticks = sorted({x for series in figure.series for x in series.x if isinstance(x, int | float)})
         drawn.update_layout(xaxis={"tickmode": "array", "tickvals": ticks, "ticktext": [f"{tick:g}" for tick in ticks]})
     return drawn
 
 
-def _ticks(log: bool) -> dict[str, object]:
-    """At 1, 2, 5, 10, 20 ...: labels at every digit would lie over one another."""
-    return {"dtick": "D2"} if log else {}
+def _axis(title: str, *, log: bool) -> dict[str, object]:
+    """A logarithmic one has ticks at 1, 2, 5, 10, 20 ...: labels at every digit would lie over one another."""
+    axis: dict[str, object] = {"title": {"text": title}, "type": "log" if log else "linear", "rangemode": "tozero"}
+    return axis | ({"dtick": "D2"} if log else {})
 
 
 def _bar_axis(figure: Figure) -> dict[str, object]:
     """From zero, so that lengths can be compared; logarithmic, from a power of ten, only where the shortest could not be seen otherwise."""
     values = [y for series in figure.series for y in series.y if y]
     if not figure.log_y or not values or max(values) < TALL * min(values):
-        return {"title": {"text": figure.y_title}, "type": "linear", "rangemode": "tozero"}
+        return _axis(figure.y_title, log=False)
     least = math.floor(math.log10(min(values) * 0.8))
-    return {
-        "title": {"text": f"{figure.y_title}, logarithmic"},
-        "type": "log",
-        "range": [least, math.log10(max(values) * 1.6)],
-        **_ticks(True),
-    }
+    return _axis(f"{figure.y_title}, logarithmic", log=True) | {"range": [least, math.log10(max(values) * 1.6)]}
 
 
 def _trace(figure: Figure, series: Series, colour: str) -> go.Bar | go.Scatter:
