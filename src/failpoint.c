@@ -15,6 +15,8 @@
 #include "miscadmin.h"
 #include "storage/shmem.h"
 
+#ifdef FC_FAILPOINTS
+
 #define PAUSE_STEP_US 1000
 #define PAUSE_MAX_STEPS 60000
 
@@ -167,3 +169,5 @@ fc_failpoint_slow(FcFailpointId id)
 		pg_usleep(fault.us);
 	return pg_atomic_read_u32(action) == FC_FP_ERROR;
 }
+
+#endif							/* FC_FAILPOINTS */

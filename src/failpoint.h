@@ -4,10 +4,14 @@
  *	  Places where a test may stop a process or make an operation fail.
  *
  * Each window of the protocol in src/README.md has a point; test/windows.txt
- * lists them with the tests that stand there.  With nothing
- * armed a point costs one load of a shared flag that nobody writes.  Points
- * are armed from SQL through fc_failpoint_set(), which the extension script
- * does not declare: only a superuser can, and only tests do.
+ * lists them with the tests that stand there.  Only builds with
+ * -DFC_FAILPOINTS, those of the tests, have them: some faults write wrong
+ * pages on purpose.  Everywhere else a point is the constant "nothing", and
+ * neither shared memory nor the library's symbols know of it.
+ *
+ * In a test build a point with nothing armed costs one load of a shared flag
+ * that nobody writes.  Points are armed from SQL through fc_failpoint_set(),
+ * by superusers; the tests declare it, the extension script does not.
  *
  * A pause is bounded (60 s), holds no lock of ours and raises nothing, so it
  * may stand inside storage-manager calls.
@@ -78,6 +82,8 @@ typedef struct FcFault
 	FcFailpointAction action;	/* FC_FP_OFF: nothing */
 	uint32		us;				/* of FC_FP_DELAY */
 } FcFault;
+
+#ifdef FC_FAILPOINTS
 
 #define FC_FP_MAX_DELAY_US ((1 << 24) - 1)
 
@@ -160,5 +166,52 @@ fc_failpoint_about(FcFailpointId id, uint32 (*rel) (int), int n)
 			return fc_failpoint_slow(id);
 	return false;
 }
+
+#else							/* !FC_FAILPOINTS */
+
+static inline Size
+fc_failpoint_shmem_size(void)
+{
+	return 0;
+}
+
+static inline void
+fc_failpoint_shmem_init(void)
+{
+}
+
+static inline bool
+fc_failpoints_armed(void)
+{
+	return false;
+}
+
+static inline FcFault
+fc_failpoint_fault(FcFailpointId id)
+{
+	FcFault		none = {FC_FP_OFF, 0};
+
+	return none;
+}
+
+static inline bool
+fc_failpoint(FcFailpointId id)
+{
+	return false;
+}
+
+static inline bool
+fc_failpoint_of(FcFailpointId id, uint32 rel)
+{
+	return false;
+}
+
+static inline bool
+fc_failpoint_about(FcFailpointId id, uint32 (*rel) (int), int n)
+{
+	return false;
+}
+
+#endif							/* FC_FAILPOINTS */
 
 #endif							/* FC_FAILPOINT_H */

@@ -6,6 +6,11 @@
  * Privileges are granted in the extension script.  docs/views.md describes
  * the columns for users.
  *
+ * A superuser may declare each of these with other arguments, another result
+ * or other columns than the script does, and nothing else would notice: each
+ * begins with check_declared(), and a row is compared with its columns when
+ * it is returned.
+ *
  * Copyright (c) 2026, the pg_flashcache developers
  *
  *-------------------------------------------------------------------------
@@ -15,6 +20,7 @@
 #include "access/htup_details.h"
 #include "attach/attach.h"
 #include "cache.h"
+#include "catalog/pg_type_d.h"
 #include "compat.h"
 #include "directory.h"
 #include "failpoint.h"
@@ -24,13 +30,13 @@
 #include "settings.h"
 #include "stats.h"
 #include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/regproc.h"
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
 #include "writer.h"
 
 #define STAT_COLUMNS 47
-#define PAGES_COLUMNS 6
-#define ENABLE_TIMEOUT_S 60
 
 FC_EXPORT Datum fc_stat(PG_FUNCTION_ARGS);
 FC_EXPORT Datum fc_session_stat(PG_FUNCTION_ARGS);
@@ -38,8 +44,6 @@ FC_EXPORT Datum fc_pages(PG_FUNCTION_ARGS);
 FC_EXPORT Datum fc_enable(PG_FUNCTION_ARGS);
 FC_EXPORT Datum fc_reset_stats(PG_FUNCTION_ARGS);
 FC_EXPORT Datum fc_scrub(PG_FUNCTION_ARGS);
-FC_EXPORT Datum fc_failpoint_set(PG_FUNCTION_ARGS);
-FC_EXPORT Datum fc_failpoint_wait(PG_FUNCTION_ARGS);
 
 PG_FUNCTION_INFO_V1(fc_stat);
 PG_FUNCTION_INFO_V1(fc_session_stat);
@@ -47,20 +51,68 @@ PG_FUNCTION_INFO_V1(fc_pages);
 PG_FUNCTION_INFO_V1(fc_enable);
 PG_FUNCTION_INFO_V1(fc_reset_stats);
 PG_FUNCTION_INFO_V1(fc_scrub);
-PG_FUNCTION_INFO_V1(fc_failpoint_set);
-PG_FUNCTION_INFO_V1(fc_failpoint_wait);
+
+/* ---- declarations ---- */
+
+static void
+not_declared_so(FunctionCallInfo fcinfo)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_FUNCTION_DEFINITION),
+			 errmsg("function %s is not declared as the pg_flashcache library defines it",
+					format_procedure(fcinfo->flinfo->fn_oid)),
+			 errhint("Run CREATE EXTENSION pg_flashcache, or ALTER EXTENSION pg_flashcache UPDATE after an upgrade.")));
+}
+
+/*
+ * Is the function declared with these arguments and this result, and called
+ * without NULL?  RECORDOID stands for any row type: its columns are compared
+ * with those of the row.
+ */
+static void
+check_declared(FunctionCallInfo fcinfo, Oid result, bool set, int nargs, const Oid *args)
+{
+	Oid		   *declared;
+	int			n;
+	Oid			declared_result = get_func_signature(fcinfo->flinfo->fn_oid, &declared, &n);
+
+	if (n != nargs || fcinfo->nargs != nargs || get_func_retset(fcinfo->flinfo->fn_oid) != set ||
+		(result == RECORDOID ? get_call_result_type(fcinfo, NULL, NULL) != TYPEFUNC_COMPOSITE : declared_result != result))
+		not_declared_so(fcinfo);
+	for (int i = 0; i < nargs; i++)
+		if (declared[i] != args[i])
+			not_declared_so(fcinfo);
+	for (int i = 0; i < nargs; i++)
+		if (PG_ARGISNULL(i))
+			ereport(ERROR,
+					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+					 errmsg("argument %d of function %s must not be null",
+							i + 1, format_procedure(fcinfo->flinfo->fn_oid))));
+}
 
 /* Row being built: columns in the order of the SQL declaration. */
 typedef struct Row
 {
 	int			n;
+	Oid			types[STAT_COLUMNS];
 	Datum		values[STAT_COLUMNS];
 	bool		nulls[STAT_COLUMNS];
 } Row;
 
 static void
-add(Row *row, Datum value, bool isnull)
+check_columns(FunctionCallInfo fcinfo, const Row *row, TupleDesc tupdesc)
 {
+	if (tupdesc->natts != row->n)
+		not_declared_so(fcinfo);
+	for (int i = 0; i < row->n; i++)
+		if (TupleDescAttr(tupdesc, i)->attisdropped || TupleDescAttr(tupdesc, i)->atttypid != row->types[i])
+			not_declared_so(fcinfo);
+}
+
+static void
+add(Row *row, Oid type, Datum value, bool isnull)
+{
+	row->types[row->n] = type;
 	row->values[row->n] = value;
 	row->nulls[row->n++] = isnull;
 }
@@ -68,19 +120,32 @@ add(Row *row, Datum value, bool isnull)
 static void
 add_text(Row *row, const char *s)
 {
-	add(row, s ? CStringGetTextDatum(s) : (Datum) 0, s == NULL);
+	add(row, TEXTOID, s ? CStringGetTextDatum(s) : (Datum) 0, s == NULL);
 }
 
 static void
 add_int8(Row *row, uint64 value)
 {
-	add(row, Int64GetDatum((int64) value), false);
+	add(row, INT8OID, Int64GetDatum((int64) value), false);
+}
+
+static void
+add_oid(Row *row, Oid value)
+{
+	add(row, OIDOID, ObjectIdGetDatum(value), false);
 }
 
 static void
 add_ratio(Row *row, double part, double whole)
 {
-	add(row, whole > 0 ? Float8GetDatum(part / whole) : (Datum) 0, whole <= 0);
+	add(row, FLOAT8OID, whole > 0 ? Float8GetDatum(part / whole) : (Datum) 0, whole <= 0);
+}
+
+/* 0 is NULL. */
+static void
+add_time(Row *row, TimestampTz value)
+{
+	add(row, TIMESTAMPTZOID, TimestampTzGetDatum(value), value == 0);
 }
 
 /* Nanoseconds are shown as microseconds. */
@@ -91,14 +156,17 @@ add_us(Row *row, uint64 ns)
 }
 
 static Datum
-return_row(Row *row, TupleDesc tupdesc)
+return_row(FunctionCallInfo fcinfo, Row *row)
 {
-	if (row->n != tupdesc->natts)
-		ereport(ERROR,
-				(errmsg("pg_flashcache library and extension script do not match"),
-				 errhint("Run ALTER EXTENSION pg_flashcache UPDATE.")));
+	TupleDesc	tupdesc;
+
+	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
+		not_declared_so(fcinfo);
+	check_columns(fcinfo, row, tupdesc);
 	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(tupdesc), row->values, row->nulls));
 }
+
+/* ---- views ---- */
 
 Datum
 fc_stat(PG_FUNCTION_ARGS)
@@ -114,9 +182,7 @@ fc_stat(PG_FUNCTION_ARGS)
 		FC_VERIFY_CHECKS, FC_VERIFY_FAILURES,
 	};
 	TimestampTz since;
-	TimestampTz next_probe = fc_writer_next_probe();
 	int			bounded = fc_writer_waits_bounded();
-	TupleDesc	tupdesc;
 	Row			row = {0};
 	char		reason[FC_REASON_LEN];
 	uint64		c[FC_COUNTERS] = {0};
@@ -126,18 +192,17 @@ fc_stat(PG_FUNCTION_ARGS)
 	uint32		slots = fc_directory_slots();
 	Size		memory = fc_cache_memory();
 
-	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
-		elog(ERROR, "return type must be a row type");
+	check_declared(fcinfo, RECORDOID, false, 0, NULL);
 	if (!fc_stats_snapshot(c, &reset_at))
 		fc_stats_read(c, &reset_at);
 	since = fc_cache_reason(reason, sizeof(reason));
 
 	add_text(&row, fc_state_name(fc_cache_state()));
 	add_text(&row, reason[0] ? reason : NULL);
-	add(&row, TimestampTzGetDatum(since), since == 0);
-	add(&row, TimestampTzGetDatum(next_probe), next_probe == 0);
+	add_time(&row, since);
+	add_time(&row, fc_writer_next_probe());
 	add_text(&row, fc_attach_way_name());
-	add(&row, BoolGetDatum(bounded > 0), bounded < 0);
+	add(&row, BOOLOID, BoolGetDatum(bounded > 0), bounded < 0);
 	add_int8(&row, slots);
 	add_int8(&row, fc_directory_used());
 	add_int8(&row, c[FC_HITS]);
@@ -159,23 +224,21 @@ fc_stat(PG_FUNCTION_ARGS)
 		add_int8(&row, c[trouble[i]]);
 	add_int8(&row, memory);
 	add_ratio(&row, memory, slots);
-	add(&row, Int32GetDatum(writer_pid), writer_pid == 0);
+	add(&row, INT4OID, Int32GetDatum(writer_pid), writer_pid == 0);
 	add_text(&row, writer_wait);
-	add(&row, TimestampTzGetDatum(reset_at), reset_at == 0);
+	add_time(&row, reset_at);
 
-	return return_row(&row, tupdesc);
+	return return_row(fcinfo, &row);
 }
 
 Datum
 fc_session_stat(PG_FUNCTION_ARGS)
 {
-	TupleDesc	tupdesc;
 	Row			row = {0};
 	FcReads		reads;
 	const uint64 *c = reads.counter;
 
-	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
-		elog(ERROR, "return type must be a row type");
+	check_declared(fcinfo, RECORDOID, false, 0, NULL);
 	fc_stats_session(&reads);
 
 	add_int8(&row, c[FC_HITS]);
@@ -186,7 +249,7 @@ fc_session_stat(PG_FUNCTION_ARGS)
 	add_int8(&row, c[FC_STREAM_READS]);
 	add_int8(&row, c[FC_READ_BYTES]);
 	add_us(&row, c[FC_READ_NS]);
-	return return_row(&row, tupdesc);
+	return return_row(fcinfo, &row);
 }
 
 Datum
@@ -194,27 +257,36 @@ fc_pages(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 
+	Row			row;
+
+	check_declared(fcinfo, RECORDOID, true, 0, NULL);
 	InitMaterializedSRF(fcinfo, 0);
 	for (FcSlotNo slot = 0; slot < fc_directory_slots(); slot++)
 	{
-		FcPageInfo	page;
-		Datum		values[PAGES_COLUMNS];
-		bool		nulls[PAGES_COLUMNS] = {0};
+		FcPageInfo	page = {0};
+		bool		cached = fc_directory_page(slot, &page);
 
 		if (slot % 65536 == 0)
 			CHECK_FOR_INTERRUPTS();
-		if (!fc_directory_page(slot, &page))
+		/* the first one tells whether the columns are right */
+		if (!cached && slot > 0)
 			continue;
-		values[0] = Int64GetDatum(slot);
-		values[1] = ObjectIdGetDatum(page.tag.spc);
-		values[2] = ObjectIdGetDatum(page.tag.db);
-		values[3] = ObjectIdGetDatum(page.tag.rel);
-		values[4] = Int64GetDatum(page.tag.blk);
-		values[5] = Int16GetDatum(page.refcount);
-		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+		row.n = 0;
+		add_int8(&row, slot);
+		add_oid(&row, page.tag.spc);
+		add_oid(&row, page.tag.db);
+		add_oid(&row, page.tag.rel);
+		add_int8(&row, page.tag.blk);
+		add(&row, INT2OID, Int16GetDatum(page.refcount), false);
+		if (slot == 0)
+			check_columns(fcinfo, &row, rsinfo->setDesc);
+		if (cached)
+			tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, row.values, row.nulls);
 	}
 	return (Datum) 0;
 }
+
+/* ---- commands ---- */
 
 static void
 no_writer(void)
@@ -232,6 +304,7 @@ fc_enable(PG_FUNCTION_ARGS)
 	char		hint[FC_HINT_LEN];
 	FcState		state = fc_cache_state();
 
+	check_declared(fcinfo, BOOLOID, false, 0, NULL);
 	fc_cache_reason(reason, sizeof(reason));
 	if (state == FC_STATE_DETACHED)
 		ereport(ERROR,
@@ -259,6 +332,7 @@ fc_enable(PG_FUNCTION_ARGS)
 Datum
 fc_reset_stats(PG_FUNCTION_ARGS)
 {
+	check_declared(fcinfo, VOIDOID, false, 0, NULL);
 	fc_stats_reset();
 	PG_RETURN_VOID();
 }
@@ -285,13 +359,12 @@ check_scrub_possible(void)
 Datum
 fc_scrub(PG_FUNCTION_ARGS)
 {
-	TupleDesc	tupdesc;
+	static const Oid args[] = {BOOLOID};
 	Row			row = {0};
 	FcScrubResult result;
 	FcScrub		how;
 
-	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
-		elog(ERROR, "return type must be a row type");
+	check_declared(fcinfo, RECORDOID, false, lengthof(args), args);
 	check_scrub_possible();
 	how = fc_writer_scrub(PG_GETARG_BOOL(0), &result);
 	if (how == FC_SCRUB_UNDER_WAY)
@@ -316,17 +389,29 @@ fc_scrub(PG_FUNCTION_ARGS)
 				 errhint("Check the device, and call pg_flashcache_scrub() again.")));
 	add_int8(&row, result.erased);
 	add_int8(&row, result.erased * BLCKSZ);
-	return return_row(&row, tupdesc);
+	return return_row(fcinfo, &row);
 }
+
+#ifdef FC_FAILPOINTS
 
 /* ---- for tests; not declared by the extension script ---- */
 
-static FcFailpointId
-failpoint_argument(PG_FUNCTION_ARGS)
-{
-	char	   *name = text_to_cstring(PG_GETARG_TEXT_PP(0));
-	int			id = fc_failpoint_by_name(name);
+FC_EXPORT Datum fc_failpoint_set(PG_FUNCTION_ARGS);
+FC_EXPORT Datum fc_failpoint_wait(PG_FUNCTION_ARGS);
 
+PG_FUNCTION_INFO_V1(fc_failpoint_set);
+PG_FUNCTION_INFO_V1(fc_failpoint_wait);
+
+static FcFailpointId
+failpoint_argument(FunctionCallInfo fcinfo, int nargs)
+{
+	static const Oid args[] = {TEXTOID, TEXTOID, OIDOID};
+	char	   *name;
+	int			id;
+
+	check_declared(fcinfo, VOIDOID, false, nargs, args);
+	name = text_to_cstring(PG_GETARG_TEXT_PP(0));
+	id = fc_failpoint_by_name(name);
 	if (!superuser())
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
@@ -341,7 +426,7 @@ failpoint_argument(PG_FUNCTION_ARGS)
 Datum
 fc_failpoint_set(PG_FUNCTION_ARGS)
 {
-	FcFailpointId id = failpoint_argument(fcinfo);
+	FcFailpointId id = failpoint_argument(fcinfo, PG_NARGS() > 2 ? 3 : 2);
 	char	   *action = text_to_cstring(PG_GETARG_TEXT_PP(1));
 	FcFault		fault;
 
@@ -357,7 +442,7 @@ fc_failpoint_set(PG_FUNCTION_ARGS)
 Datum
 fc_failpoint_wait(PG_FUNCTION_ARGS)
 {
-	FcFailpointId id = failpoint_argument(fcinfo);
+	FcFailpointId id = failpoint_argument(fcinfo, 1);
 
 	for (int i = 0; fc_failpoint_paused(id) == 0; i++)
 	{
@@ -368,3 +453,5 @@ fc_failpoint_wait(PG_FUNCTION_ARGS)
 	}
 	PG_RETURN_VOID();
 }
+
+#endif							/* FC_FAILPOINTS */

@@ -2,7 +2,8 @@
 # Sourced: a private copy of the installed PostgreSQL, into which the extension is installed.
 #
 #   fc_private_server DIR           makes the copy under DIR and sets the variables below
-#   fc_private_build TREE COPY      copies the checkout TREE to COPY and builds the extension there, with -Werror
+#   fc_private_build TREE COPY      copies the checkout TREE to COPY and builds the extension there, with -Werror and failpoints
+#   fc_private_production TREE COPY the same as users build it: without failpoints
 #   fc_private_install COPY         installs the built extension into the private server
 #
 #   FC_SYSTEM_CONFIG   pg_config of the installation that was copied
@@ -96,16 +97,28 @@ fc_private_link() {
 }
 
 # Built in a copy, always from nothing: what is tested is what the sources say, whatever lies in the checkout.
-fc_private_build() {
-  local tree=$1 copy=$2
-  mkdir -p "$copy"
-  tar -C "$tree" --exclude=./.git --exclude=./build --exclude='*.o' --exclude='*.so' --exclude='*.bc' -cf - . |
-    tar -C "$copy" --no-same-owner -xf -
-  make -C "$copy" --silent --no-print-directory -j2 PG_CONFIG="$FC_PG_CONFIG" PROFILE="-Werror ${FC_DEFINES:-}" \
+fc_private_copy() {
+  mkdir -p "$2"
+  tar -C "$1" --exclude=./.git --exclude=./build --exclude='*.o' --exclude='*.so' --exclude='*.bc' -cf - . |
+    tar -C "$2" --no-same-owner -xf -
+}
+
+# fc_private_make COPY DEFINES [TARGET]
+fc_private_make() {
+  make -C "$1" --silent --no-print-directory -j2 ${3:+"$3"} PG_CONFIG="$FC_PG_CONFIG" PROFILE="-Werror $2" \
     "${FC_MAKE_OPTIONS[@]}"
 }
 
+fc_private_build() {
+  fc_private_copy "$1" "$2"
+  fc_private_make "$2" "-DFC_FAILPOINTS ${FC_DEFINES:-}"
+}
+
+fc_private_production() {
+  fc_private_copy "$1" "$2"
+  fc_private_make "$2" ""
+}
+
 fc_private_install() {
-  make -C "$1" --silent --no-print-directory install PG_CONFIG="$FC_PG_CONFIG" PROFILE="-Werror ${FC_DEFINES:-}" \
-    "${FC_MAKE_OPTIONS[@]}"
+  fc_private_make "$1" "-DFC_FAILPOINTS ${FC_DEFINES:-}" install
 }

@@ -36,6 +36,13 @@ sub is_detached
 	is(fc_view($node), 'active||interception', 'stock server: intercepted');
 	ok(fc_works($node), 'stock server: works');
 	is_deeply([ fc_warnings($node) ], [], 'stock server: no warning');
+
+	# What users build has no way to inject faults.
+	my ($rc, undef, $stderr) = $node->psql('postgres',
+		"CREATE FUNCTION f(text, text) RETURNS void AS '$ENV{FC_PRODUCTION}', 'fc_failpoint_set' LANGUAGE C");
+	is($rc, 3, 'production build: no failpoints');
+	like($stderr, qr/ERROR:  could not find function "fc_failpoint_set" in file "\Q$ENV{FC_PRODUCTION}\E"/,
+		'production build: the function is not there');
 	$node->stop;
 }
 
