@@ -38,6 +38,7 @@ OBJS = \
 	src/stats.o \
 	src/stats_kind.o \
 	src/store.o \
+	src/store_mount.o \
 	src/store_place.o \
 	src/store_uring.o \
 	src/writer.o \

@@ -116,6 +116,20 @@ make_durable(void)
 	return false;
 }
 
+/*
+ * Before each batch.  Disabled, the writer has let go of the device: another
+ * server, a file system or a file of somebody else may be there now.
+ */
+static bool
+is_ours(FcState state)
+{
+	if (fc_store_adopt(fc_setting_io_timeout, &so_far.why))
+		return true;
+	if (state == FC_STATE_ACTIVE)
+		fc_cache_set_state(FC_STATE_OFF, so_far.why.message, so_far.why.hint);	/* O1 */
+	return false;
+}
+
 FcScrubStep
 fc_cache_scrub_step(FcScrubResult *result)
 {
@@ -126,8 +140,7 @@ fc_cache_scrub_step(FcScrubResult *result)
 	int			run;
 	int			n;
 
-	/* disabled, the writer has let go of the device; another server may have it */
-	if (state == FC_STATE_DISABLED ? !fc_store_adopt(&so_far.why) : state != FC_STATE_ACTIVE)
+	if ((state != FC_STATE_ACTIVE && state != FC_STATE_DISABLED) || !is_ours(state))
 	{
 		*result = so_far;
 		return FC_SCRUB_GAVE_UP;

@@ -45,7 +45,7 @@ fc_layout_is_empty(const char *bytes, size_t len)
 }
 
 void
-fc_layout_make_header(char *block, uint32 slots)
+fc_layout_make_header(char *block, uint32 slots, const uint8 *identity)
 {
 	FcHeader   *header = (FcHeader *) block;
 
@@ -55,4 +55,5 @@ fc_layout_make_header(char *block, uint32 slots)
 	header->block_size = BLCKSZ;
 	header->slots = slots;
 	header->crc = header_crc(header);
+	memcpy(header->identity, identity, FC_IDENTITY_BYTES);
 }

@@ -7,9 +7,12 @@
  *		FC_HEADER_BYTES		slot 0
  *		+ n * BLCKSZ		slot n
  *
- * The header only says "this file is mine": it keeps a mistyped path from
- * overwriting somebody's data.  Nothing read from the device is believed
- * without the checksum and version held in shared memory.
+ * The header says "this file is a cache": it keeps a mistyped path from
+ * overwriting somebody's data.  And its identity, random and new with each
+ * opening, says "this is the very cache that I opened": before the device is
+ * written to again after it was out of sight, the whole block must be what
+ * was written then.  Nothing else read from the device is believed without
+ * the checksum and version held in shared memory.
  *
  * Copyright (c) 2026, the pg_flashcache developers
  *
@@ -21,9 +24,10 @@
 #include "types.h"
 
 #define FC_MAGIC			"pg_flashcache\n\032"	/* with its zero byte, 16 */
-#define FC_LAYOUT_VERSION	1
+#define FC_LAYOUT_VERSION	2	/* 1 had no identity */
 #define FC_HEADER_BYTES		65536	/* keeps slots aligned to flash pages */
 #define FC_HEADER_BLOCK		4096
+#define FC_IDENTITY_BYTES	16
 
 /*
  * A device without a header must be empty so far from its start.  Many file
@@ -38,7 +42,8 @@ typedef struct FcHeader
 	uint32		layout_version;
 	uint32		block_size;		/* BLCKSZ of the server that made it */
 	uint64		slots;
-	uint32		crc;			/* of everything above */
+	uint32		crc;			/* of everything above, in all layout versions */
+	uint8		identity[FC_IDENTITY_BYTES];
 } FcHeader;
 
 StaticAssertDecl(sizeof(FC_MAGIC) <= sizeof(((FcHeader *) 0)->magic), "magic does not fit");
@@ -50,7 +55,7 @@ extern bool fc_layout_is_header(const char *block, size_t len);
 extern bool fc_layout_is_empty(const char *bytes, size_t len);
 
 /* Makes the first block; `block` is aligned to 8 bytes at least. */
-extern void fc_layout_make_header(char *block, uint32 slots);
+extern void fc_layout_make_header(char *block, uint32 slots, const uint8 *identity);
 
 static inline off_t
 fc_slot_offset(FcSlotNo slot)

@@ -27,6 +27,7 @@ int			fc_setting_write_limit = 0;
 int			fc_setting_io_timeout = 1000;
 bool		fc_setting_pause_when_slow = true;
 bool		fc_setting_keep_stats = true;
+bool		fc_setting_require_mount = false;
 
 static const struct config_enum_entry probe_options[] = {
 	{"auto", FC_PROBE_AUTO, false},
@@ -124,5 +125,10 @@ fc_settings_define(void)
 							 "Switch it off and reload before the library is removed from shared_preload_libraries.",
 							 &fc_setting_keep_stats, true,
 							 PGC_SIGHUP, 0, NULL, assign_keep_stats, NULL);
+	DefineCustomBoolVariable("pg_flashcache.require_mount",
+							 "Refuses a file on the file system of the data directory, the write-ahead log, or the root directory.",
+							 "For a file on a flash device that may not be mounted. Counts whenever the file is opened.",
+							 &fc_setting_require_mount, false,
+							 PGC_SIGHUP, 0, NULL, NULL, NULL);
 	MarkGUCPrefixReserved("pg_flashcache");
 }

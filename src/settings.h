@@ -32,6 +32,7 @@ extern int	fc_setting_write_limit; /* MB/s, 0 = none */
 extern int	fc_setting_io_timeout;	/* ms, 0 = none */
 extern bool fc_setting_pause_when_slow;
 extern bool fc_setting_keep_stats;
+extern bool fc_setting_require_mount;
 
 extern void fc_settings_define(void);
 

@@ -47,6 +47,8 @@
 
 #define HUNG "the flash device did not answer for %d ms"
 #define HUNG_HINT "See the kernel's log for what ails the device."
+#define REPLACED "\"%s\" has been replaced by another file"
+#define REPLACED_HINT "Nobody but the server may touch the file."
 
 typedef struct StoreShared
 {
@@ -56,10 +58,11 @@ typedef struct StoreShared
 	bool		direct;
 	bool		in_memory;		/* tmpfs: nothing hangs there */
 	uint32		slots;
+	uint8		identity[FC_IDENTITY_BYTES];	/* what its header has; for the writer */
 	pg_atomic_uint32 alignment; /* of memory that is read into; no order needed */
-	dev_t		dev;
-	ino_t		ino;
+	struct stat seen;			/* what was opened; see same_thing() */
 	char		path[MAXPGPATH];
+	char		shares[32];		/* as fc_store_shares() */
 } StoreShared;
 
 static StoreShared *shared = NULL;
@@ -67,6 +70,9 @@ static StoreShared *shared = NULL;
 /* This process's way to the device. */
 static int	my_fd = -1;
 static uint32 my_generation = 0;
+
+/* Was it checked and locked, so that it may be written to?  In the writer only. */
+static bool claimed = false;
 
 static FcStoreError trouble;
 
@@ -209,18 +215,57 @@ timed_call(Call what, int fd, const struct iovec *iov, int n, off_t offset, int 
 
 /* ---- opening ---- */
 
+/*
+ * Are these the same file or device?  A device is known by its number: its
+ * node may be made anew, and there may be several.
+ */
+static bool
+same_thing(const struct stat *a, const struct stat *b)
+{
+	if (S_ISBLK(a->st_mode) || S_ISBLK(b->st_mode))
+		return S_ISBLK(a->st_mode) && S_ISBLK(b->st_mode) && a->st_rdev == b->st_rdev;
+	return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
+
+/* Bytes read at a place of the device, before it is in use; -1 with the reason. */
+static ssize_t
+read_block(int fd, const char *path, char *block, off_t offset, int timeout_ms, FcStoreError *error)
+{
+	struct iovec iov = {block, FC_HEADER_BLOCK};
+	ssize_t		n = timed_call(CALL_READ, fd, &iov, 1, offset, timeout_ms, 0);
+
+	if (n >= 0)
+		return n;
+	errno = -n;
+	if (n == -ETIMEDOUT)
+		fc_store_fail(error, HUNG_HINT, HUNG, timeout_ms);
+	else
+		fc_store_fail(error, "Check the device.", "could not read \"%s\": %m", path);
+	return -1;
+}
+
+/* It has no header.  Only what this server has had open may be called ours all the same. */
+static const char *
+foreign_hint(const struct stat *st)
+{
+	if (S_ISBLK(st->st_mode))
+		return "Choose another device; or, if nobody needs what is on it, clear its first megabyte (wipefs, dd).";
+	if (pg_atomic_read_u32(&shared->generation) != 0 && same_thing(st, &shared->seen))
+		return "It was the cache's file until somebody wrote to it. Remove it if what it holds now is not needed.";
+	return "Choose another path.";
+}
+
 /* The header must be ours, or the place must be empty. */
 static bool
 check_header(int fd, const char *path, const struct stat *st, char *block, int timeout_ms, FcStoreError *error)
 {
-	struct iovec iov = {block, FC_HEADER_BLOCK};
 	off_t		offset = 0;
 	ssize_t		n;
 	bool		empty;
 
 	if (S_ISREG(st->st_mode) && st->st_size == 0)
 		return true;
-	n = timed_call(CALL_READ, fd, &iov, 1, 0, timeout_ms, 0);
+	n = read_block(fd, path, block, 0, timeout_ms, error);
 	if (n == FC_HEADER_BLOCK && fc_layout_is_header(block, n))
 		return true;
 	empty = n == FC_HEADER_BLOCK;
@@ -228,28 +273,56 @@ check_header(int fd, const char *path, const struct stat *st, char *block, int t
 	{
 		empty = fc_layout_is_empty(block, n);
 		offset += n;
-		n = timed_call(CALL_READ, fd, &iov, 1, offset, timeout_ms, 0);
+		n = read_block(fd, path, block, offset, timeout_ms, error);
 	}
 	if (n < 0)
-	{
-		errno = -n;
-		return fc_store_fail(error, "Check the device.", "could not read \"%s\": %m", path);
-	}
+		return false;
 	if (empty)
 		return true;
-	return fc_store_fail(error, S_ISBLK(st->st_mode) ?
-						 "If the device may be overwritten, clear its first megabyte (wipefs, dd)." :
-						 "Remove the file if it may be overwritten, or choose another path.",
+	return fc_store_fail(error, foreign_hint(st),
 						 "\"%s\" holds something that is not a flash cache", path);
 }
 
+/* The header must be the one that was written when the device was opened, to the last bit. */
 static bool
-write_header(int fd, const char *path, uint32 slots, char *block, int timeout_ms, FcStoreError *error)
+check_same_header(int fd, int timeout_ms, FcStoreError *error)
+{
+	static char wanted[FC_HEADER_BLOCK] pg_attribute_aligned(FC_IO_ALIGN);
+	static char found[FC_HEADER_BLOCK] pg_attribute_aligned(FC_IO_ALIGN);
+	ssize_t		n = read_block(fd, shared->path, found, 0, timeout_ms, error);
+
+	if (n < 0)
+		return false;
+	fc_layout_make_header(wanted, shared->slots, shared->identity);
+	if (n == FC_HEADER_BLOCK && memcmp(wanted, found, FC_HEADER_BLOCK) == 0)
+		return true;
+	return fc_store_fail(error, "Find out who has written to it. It is opened anew if it still is a flash cache.",
+						 "\"%s\" no longer begins with what the server wrote there", shared->path);
+}
+
+static bool
+check_size(int fd, const char *path, const struct stat *st, uint32 slots, FcStoreError *error)
+{
+	uint64		needed = fc_layout_bytes(slots);
+	uint64		size = st->st_size;
+
+	if (S_ISBLK(st->st_mode) && ioctl(fd, BLKGETSIZE64, &size) != 0)
+		size = 0;
+	if (size >= needed)
+		return true;
+	return fc_store_fail(error, !S_ISBLK(st->st_mode) ? "It is given its length back when it is opened anew." :
+						 size > 0 ? "Lower pg_flashcache.size." : "Check that the device is attached.",
+						 "%s\"%s\" has %llu bytes, %llu are needed", S_ISBLK(st->st_mode) ? "block device " : "",
+						 path, (unsigned long long) size, (unsigned long long) needed);
+}
+
+static bool
+write_header(int fd, const char *path, uint32 slots, const uint8 *identity, char *block, int timeout_ms, FcStoreError *error)
 {
 	struct iovec iov = {block, FC_HEADER_BLOCK};
 	ssize_t		n;
 
-	fc_layout_make_header(block, slots);
+	fc_layout_make_header(block, slots, identity);
 	n = timed_call(CALL_WRITE, fd, &iov, 1, 0, timeout_ms, 0);
 	if (n == FC_HEADER_BLOCK)
 		return true;
@@ -264,15 +337,7 @@ make_room(int fd, const char *path, const struct stat *st, uint32 slots, FcStore
 	int			rc;
 
 	if (S_ISBLK(st->st_mode))
-	{
-		uint64		size = 0;
-
-		if (ioctl(fd, BLKGETSIZE64, &size) != 0 || size < (uint64) bytes)
-			return fc_store_fail(error, "Lower pg_flashcache.size.",
-								 "block device \"%s\" has %llu bytes, %llu are needed", path,
-								 (unsigned long long) size, (unsigned long long) bytes);
-		return true;
-	}
+		return true;			/* check_size() has looked */
 	if (st->st_size > bytes && ftruncate(fd, bytes) != 0)
 		return fc_store_fail(error, "Remove the file.", "could not shorten \"%s\": %m", path);
 
@@ -356,15 +421,16 @@ in_memory(int fd)
 }
 
 static const char *
-open_hint(void)
+open_hint(bool is_device)
 {
 	switch (errno)
 	{
 		case EACCES:
 		case EPERM:
-			return "The file and its folder must belong to the server's user.";
+			return is_device ? "Give the device to the server's user, with a udev rule that lasts." :
+				"The file and its folder must belong to the server's user.";
 		case EBUSY:
-			return "A mounted block device cannot be used.";
+			return "A block device that is mounted, or in use by others, cannot be used (lsblk, fuser).";
 		case EROFS:
 			return "The file system is mounted read-only.";
 		default:
@@ -378,8 +444,7 @@ is_mine(const struct stat *st)
 {
 	struct stat mine;
 
-	return my_fd >= 0 && fstat(my_fd, &mine) == 0 &&
-		mine.st_dev == st->st_dev && mine.st_ino == st->st_ino;
+	return my_fd >= 0 && fstat(my_fd, &mine) == 0 && same_thing(&mine, st);
 }
 
 /*
@@ -416,13 +481,53 @@ open_exclusively(int folder, const char *name, const struct stat *st, bool *dire
 	return fd;
 }
 
+/* Was there a device under that name when it was opened last? */
+static bool
+was_device(const char *path)
+{
+	return pg_atomic_read_u32(&shared->generation) != 0 && S_ISBLK(shared->seen.st_mode) &&
+		strcmp(path, shared->path) == 0;
+}
+
 /*
- * Opens what is to be the device, makes it if it is not there.  Looks before:
- * merely to open a tape or a watchdog is to do something to it.  And after:
- * what is open may no longer be what was seen.
+ * What is there, and may it be used?  Where it should be a device, no file is
+ * made: the kernel would keep it in memory.
+ */
+static bool
+look_at(int folder, const char *name, const char *path, bool *found, struct stat *st, FcStoreError *error)
+{
+	*found = fstatat(folder, name, st, AT_SYMLINK_NOFOLLOW) == 0;
+	if (!*found && errno != ENOENT)
+		return fc_store_fail(error, open_hint(false), "could not open \"%s\": %m", path);
+	if (*found && !fc_place_check(path, st, error))
+		return false;
+	if (*found && S_ISREG(st->st_mode) && fc_place_in_dev(folder))
+		return fc_store_fail(error, "Name a block device, or a file on local flash.",
+							 "\"%s\" is a regular file in /dev, which is kept in memory", path);
+	if (!*found && (was_device(path) || fc_place_in_dev(folder)))
+		return fc_store_fail(error, "Check that the device is attached, and its name (lsblk).",
+							 "block device \"%s\" does not exist", path);
+	return true;
+}
+
+/* May it lie on that file system? */
+static bool
+check_system(int at, const char *path, bool require_mount, FcStoreError *error)
+{
+	const char *with = require_mount ? fc_place_shares(at) : "";
+
+	return with[0] == '\0' ||
+		fc_store_fail(error, "Mount the flash device, or set pg_flashcache.require_mount to off.",
+					  "\"%s\" is on the same file system as %s", path, with);
+}
+
+/*
+ * Opens what is to be the device; `make`: makes it if it is not there.  Looks
+ * before: merely to open a tape or a watchdog is to do something to it.  And
+ * after: what is open may no longer be what was seen.
  */
 static int
-open_checked(const char *path, struct stat *st, bool *direct, FcStoreError *error)
+open_checked(const char *path, bool make, bool require_mount, struct stat *st, bool *direct, FcStoreError *error)
 {
 	const char *name;
 	int			folder = fc_place_open(path, &name, error);
@@ -431,27 +536,30 @@ open_checked(const char *path, struct stat *st, bool *direct, FcStoreError *erro
 
 	if (folder < 0)
 		return -1;
-	found = fstatat(folder, name, st, AT_SYMLINK_NOFOLLOW) == 0;
-	if (found && !fc_place_check(path, st, error))
+	if (!look_at(folder, name, path, &found, st, error) ||
+		(!found && !check_system(folder, path, require_mount, error)))
 	{
 		close(folder);
 		return -1;
 	}
 	fc_failpoint(FC_FP_STORE_LOOKED);
+	errno = ENOENT;
 	if (found && S_ISBLK(st->st_mode))
 		fd = open_exclusively(folder, name, st, direct);
 	else if (found)
 		fd = open_device(folder, name, 0, direct);
-	else if (errno == ENOENT)
+	else if (make)
 		fd = open_device(folder, name, O_CREAT | O_EXCL, direct);
 	if (fd < 0)
-		fc_store_fail(error, open_hint(), "could not open \"%s\": %m", path);
+		fc_store_fail(error, open_hint(found && S_ISBLK(st->st_mode)), "could not open \"%s\": %m", path);
 	close(folder);
 	if (fd < 0)
 		return -1;
 	if (fstat(fd, st) != 0)
 		fc_store_fail(error, "Check the device.", "could not stat \"%s\": %m", path);
-	else if (fc_place_check(path, st, error))
+	else if (fc_place_check(path, st, error) &&
+			 (S_ISBLK(st->st_mode) ||
+			  (fc_place_check_foreign(fd, path, error) && check_system(fd, path, require_mount, error))))
 		return fd;
 	close(fd);
 	return -1;
@@ -493,19 +601,25 @@ count_opening(void)
 }
 
 bool
-fc_store_open(const char *path, uint32 slots, int timeout_ms, FcStoreError *error)
+fc_store_open(const char *path, uint32 slots, bool require_mount, int timeout_ms, FcStoreError *error)
 {
 	static char block[FC_HEADER_BLOCK] pg_attribute_aligned(FC_IO_ALIGN);
+	uint8		identity[FC_IDENTITY_BYTES];
 	struct stat st;
 	bool		direct;
-	int			fd = open_checked(path, &st, &direct, error);
+	int			fd;
 
+	claimed = false;			/* the lock may move */
+	if (!pg_strong_random(identity, sizeof(identity)))
+		return fc_store_fail(error, "Check the kernel's random number generator.", "could not generate random bytes");
+	fd = open_checked(path, true, require_mount, &st, &direct, error);
 	if (fd < 0)
 		return false;
 	if (!lock_device(fd, path, error) ||
+		(S_ISBLK(st.st_mode) && !check_size(fd, path, &st, slots, error)) ||
 		!check_header(fd, path, &st, block, timeout_ms, error) ||
 		!make_room(fd, path, &st, slots, error) ||
-		!write_header(fd, path, slots, block, timeout_ms, error))
+		!write_header(fd, path, slots, identity, block, timeout_ms, error))
 	{
 		close(fd);
 		return false;
@@ -514,13 +628,15 @@ fc_store_open(const char *path, uint32 slots, int timeout_ms, FcStoreError *erro
 	if (my_fd >= 0)
 		close(my_fd);
 	my_fd = fd;
+	claimed = true;
+	memcpy(shared->identity, identity, sizeof(identity));
 	shared->direct = direct;
 	shared->in_memory = in_memory(fd);
 	shared->slots = slots;
 	pg_atomic_write_u32(&shared->alignment, memory_alignment(my_fd, direct));
-	shared->dev = st.st_dev;
-	shared->ino = st.st_ino;
+	shared->seen = st;
 	strlcpy(shared->path, path, sizeof(shared->path));
+	strlcpy(shared->shares, S_ISBLK(st.st_mode) ? "" : fc_place_shares(fd), sizeof(shared->shares));
 	pg_atomic_write_u32(&shared->read_failures, 0);
 	pg_atomic_write_u32(&shared->write_failures, 0);
 	pg_write_barrier();			/* what leads to the device before its number */
@@ -553,6 +669,13 @@ fc_store_close(void)
 		return;
 	close(my_fd);
 	my_fd = -1;
+	claimed = false;
+}
+
+const char *
+fc_store_shares(void)
+{
+	return shared->shares;
 }
 
 bool
@@ -574,11 +697,12 @@ fc_store_trouble(void)
 }
 
 /*
- * Makes my_fd lead to the device as opened last.  A file put in its place
- * since (other inode) is refused.
+ * Makes my_fd lead to the device as opened last, for reading: what it returns
+ * is believed only if the checksum of R3 agrees.  A file put in its place
+ * since is refused, unless it has got the same inode.
  */
 static bool
-follow(int flags)
+follow(void)
 {
 	uint32		generation = pg_atomic_read_u32(&shared->generation);
 	struct stat st;
@@ -591,10 +715,10 @@ follow(int flags)
 	if (generation == 0)
 		return false;
 	pg_read_barrier();			/* pairs with that of fc_store_open() */
-	fd = open_device(AT_FDCWD, shared->path, flags, &direct);
+	fd = open_device(AT_FDCWD, shared->path, 0, &direct);
 	if (fd < 0)
 		return false;
-	if (fstat(fd, &st) != 0 || st.st_dev != shared->dev || st.st_ino != shared->ino)
+	if (fstat(fd, &st) != 0 || !same_thing(&st, &shared->seen))
 	{
 		close(fd);
 		/* opened anew at this moment, or replaced behind our back */
@@ -605,22 +729,62 @@ follow(int flags)
 		close(my_fd);
 	my_fd = fd;
 	my_generation = generation;
+	claimed = false;
 	return true;
 }
 
-bool
-fc_store_adopt(FcStoreError *error)
+/* For writing nothing is followed: it takes what opening takes. */
+static bool
+may_write(void)
+{
+	if (claimed && my_generation == pg_atomic_read_u32(&shared->generation))
+		return true;
+	errno = EAGAIN;
+	return false;
+}
+
+/* Is what is open what was opened last, and as it was then? */
+static bool
+is_as_opened(int fd, int timeout_ms, FcStoreError *error)
 {
 	struct stat st;
-	bool		is_device = lstat(shared->path, &st) == 0 && S_ISBLK(st.st_mode);
 
-	if (pg_atomic_read_u32(&shared->generation) == 0)
+	if (fstat(fd, &st) != 0)
+		return fc_store_fail(error, "Check the device.", "could not stat \"%s\": %m", shared->path);
+	if (!same_thing(&st, &shared->seen))
+		return fc_store_fail(error, REPLACED_HINT, REPLACED, shared->path);
+	return fc_place_check(shared->path, &st, error) &&
+		check_size(fd, shared->path, &st, shared->slots, error) &&
+		check_same_header(fd, timeout_ms, error);
+}
+
+bool
+fc_store_adopt(int timeout_ms, FcStoreError *error)
+{
+	uint32		generation = pg_atomic_read_u32(&shared->generation);
+	struct stat st;
+	bool		direct;
+	int			fd;
+
+	if (generation == 0)
 		return fc_store_fail(error, "Set pg_flashcache.enabled to on first.",
 							 "the flash device has not been opened since the server started");
-	if (!follow(is_device ? O_EXCL : 0) || fstat(my_fd, &st) != 0)
-		return fc_store_fail(error, "Check that the flash device is there and mounted.",
-							 "could not open \"%s\": %m", shared->path);
-	return lock_device(my_fd, shared->path, error);
+	if (may_write())
+		return is_as_opened(my_fd, timeout_ms, error);
+	fd = open_checked(shared->path, false, false, &st, &direct, error);
+	if (fd < 0)
+		return false;
+	if (!lock_device(fd, shared->path, error) || !is_as_opened(fd, timeout_ms, error))
+	{
+		close(fd);
+		return false;
+	}
+	if (my_fd >= 0)
+		close(my_fd);
+	my_fd = fd;
+	my_generation = generation;
+	claimed = true;
+	return true;
 }
 
 /* ---- reading and writing ---- */
@@ -638,11 +802,10 @@ no_way(FcCounter errors)
 		case EAGAIN:
 			return FC_IO_FAILED;
 		case ESTALE:
-			fc_store_fail(&trouble, "Nobody but the server may touch the file.",
-						  "\"%s\" has been replaced by another file", shared->path);
+			fc_store_fail(&trouble, REPLACED_HINT, REPLACED, shared->path);
 			break;
 		default:
-			fc_store_fail(&trouble, open_hint(), "could not open \"%s\": %m", shared->path);
+			fc_store_fail(&trouble, open_hint(S_ISBLK(shared->seen.st_mode)), "could not open \"%s\": %m", shared->path);
 	}
 	fc_count(errors);
 	return FC_IO_BROKEN;
@@ -877,7 +1040,7 @@ fc_store_read(const FcSlotNo *slots, char *const *pages, int n, int timeout_ms, 
 
 	Assert(n > 0 && n <= FC_STORE_MAX_READ);
 	*io = FC_IO_OK;
-	if (unlikely(!follow(0)))
+	if (unlikely(!follow()))
 	{
 		*io = no_way(FC_READ_ERRORS);
 		return 0;
@@ -924,7 +1087,7 @@ fc_store_ahead_start(FcAhead *ahead, FcSlotNo first, char *pages, int n)
 {
 	FcFault		fault = fc_failpoint_fault(FC_FP_STORE_READ);
 
-	if (!follow(0) || !fc_uring_ready())
+	if (!follow() || !fc_uring_ready())
 		return false;
 	ahead->n = n;
 	ahead->offset = fc_slot_offset(first);
@@ -1014,7 +1177,7 @@ fc_store_write(FcSlotNo first, char *const *pages, int n, int timeout_ms)
 	ssize_t		written;
 
 	Assert(n > 0 && n <= FC_STORE_MAX_RUN);
-	if (!follow(0))
+	if (!may_write())
 		return no_way(FC_WRITE_ERRORS);
 	pgstat_report_wait_start(FC_WAIT_WRITE);
 	fc_failpoint(FC_FP_STORE_WRITING);
@@ -1035,7 +1198,7 @@ fc_store_sync(int timeout_ms)
 	FcFault		fault = fc_failpoint_fault(FC_FP_STORE_SYNC);
 	ssize_t		result = -EIO;
 
-	if (!follow(0))
+	if (!may_write())
 		return no_way(FC_WRITE_ERRORS);
 	pgstat_report_wait_start(FC_WAIT_WRITE);
 	if (fault.action != FC_FP_ERROR)

@@ -9,8 +9,10 @@
  * a hint for the DBA.
  *
  * The writer opens the device for the server and holds an flock() on it
- * against a second server.  Every other process opens it once for itself, and
- * accepts it only if device and inode are those that were checked.
+ * against a second server.  Every other process opens it once for itself, to
+ * read, and accepts it only if it is the file or the device that was checked;
+ * device and inode alone could be those of another file by now, which is why
+ * nothing is written on their word (fc_store_adopt).
  *
  * A device may stop to answer, for seconds or for ever.  Where the kernel has
  * io_uring nobody waits longer than the time-out that is handed in: reads go
@@ -52,9 +54,18 @@ extern void fc_store_shmem_init(void);
 /*
  * Opens, checks, locks and preallocates the device for `slots` slots.
  * Returns false with a message and a hint if that fails; the device opened
- * before may then be open still, without its lock.  Called by the writer.
+ * before may then be open still, without its lock.  `require_mount`: a file
+ * must not lie on a file system that fc_store_shares() would name.  Called by
+ * the writer.
  */
-extern bool fc_store_open(const char *path, uint32 slots, int timeout_ms, FcStoreError *error);
+extern bool fc_store_open(const char *path, uint32 slots, bool require_mount, int timeout_ms, FcStoreError *error);
+
+/*
+ * With what of the server the file that was opened last shares its file
+ * system: the data directory, the write-ahead log, the root directory; ""
+ * if with none of them, or for a block device.
+ */
+extern const char *fc_store_shares(void);
 
 /*
  * Does the device that is open answer?  Only a device that doesn't is an
@@ -64,10 +75,12 @@ extern bool fc_store_open(const char *path, uint32 slots, int timeout_ms, FcStor
 extern bool fc_store_answers(int timeout_ms, FcStoreError *error);
 
 /*
- * For a writer that replaces one that died, or that has let go of the device:
- * makes sure that this process holds the lock of the device as opened last.
+ * For a writer that replaces one that died, or has let go of the device, and
+ * before a scrub: may this process write to the device as opened last?  All
+ * that opening checks is checked again, and that the header is the very one
+ * that was written then.  Nothing is made, and nothing written.
  */
-extern bool fc_store_adopt(FcStoreError *error);
+extern bool fc_store_adopt(int timeout_ms, FcStoreError *error);
 
 /*
  * Lets go of the device, so that its file system can be unmounted: a cache

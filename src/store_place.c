@@ -23,6 +23,7 @@
 #include <unistd.h>
 
 #include "miscadmin.h"
+#include "store_mount.h"
 #include "store_place.h"
 
 #define MAX_LINKS 40			/* as the kernel */
@@ -198,9 +199,9 @@ step(Walk *walk, FcStoreError *error)
 	return ok && start_at_root(walk, error);
 }
 
-/* Is the folder the one that `path` names, or below it?  Names don't matter. */
+/* Is that folder the other one, or below it, as far as the mount goes by which it was reached?  Names don't matter. */
 static bool
-lies_below(int folder, const char *path)
+lies_below(int at, int folder)
 {
 	struct stat wanted;
 	struct stat st;
@@ -208,9 +209,9 @@ lies_below(int folder, const char *path)
 	bool		found = false;
 	int			fd;
 
-	if (stat(path, &wanted) != 0)
+	if (fstat(folder, &wanted) != 0)
 		return false;
-	fd = openat(folder, ".", FOLDER_FLAGS);
+	fd = openat(at, ".", FOLDER_FLAGS);
 	while (fd >= 0 && !found && fstat(fd, &st) == 0)
 	{
 		int			up;
@@ -228,38 +229,111 @@ lies_below(int folder, const char *path)
 	return found;
 }
 
-/* The folder must not be one of the database. */
+/* Is the folder or file in the folder that `path` leads to, by whatever mounts? */
 static bool
-check_foreign(int folder, const char *path, FcStoreError *error)
+lies_in(int at, const char *table, const char *path)
 {
-	char		place[MAXPGPATH * 2];
-	DIR		   *d;
+	int			folder = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	bool		found;
+
+	if (folder < 0)
+		return false;
+	found = lies_below(at, folder) || fc_mount_within(table, at, folder);
+	close(folder);
+	return found;
+}
+
+/* Or in one that a symbolic link in that folder leads to? */
+static bool
+lies_in_links(int at, const char *table, const char *path)
+{
+	char		name[MAXPGPATH * 2];
+	DIR		   *d = opendir(path);
 	struct dirent *de;
-	bool		below = false;
+	bool		found = false;
 
-	if (lies_below(folder, DataDir))
-		return fc_store_fail(error, "Choose a path on local flash outside the data directory.",
-							 "\"%s\" lies inside the data directory", path);
-	snprintf(place, sizeof(place), "%s/pg_wal", DataDir);
-	if (lies_below(folder, place))
-		return fc_store_fail(error, "Choose a path on local flash outside the data directory.",
-							 "\"%s\" lies inside the folder of the write-ahead log", path);
-
-	snprintf(place, sizeof(place), "%s/pg_tblspc", DataDir);
-	d = opendir(place);
-	while (d != NULL && !below && (de = readdir(d)) != NULL)
+	while (d != NULL && !found && (de = readdir(d)) != NULL)
 	{
-		if (de->d_name[0] == '.')
+		if (de->d_name[0] == '.' || (de->d_type != DT_LNK && de->d_type != DT_UNKNOWN))
 			continue;
-		snprintf(place, sizeof(place), "%s/pg_tblspc/%s", DataDir, de->d_name);
-		below = lies_below(folder, place);
+		snprintf(name, sizeof(name), "%s/%s", path, de->d_name);
+		found = lies_in(at, table, name);
 	}
 	if (d != NULL)
 		closedir(d);
-	if (below)
-		return fc_store_fail(error, "Choose a path that is no tablespace.",
-							 "\"%s\" lies inside a tablespace", path);
-	return true;
+	return found;
+}
+
+bool
+fc_place_check_foreign(int at, const char *path, FcStoreError *error)
+{
+	char	   *table = fc_mount_table();
+	char		wal[MAXPGPATH];
+	char		spaces[MAXPGPATH];
+	char		base[MAXPGPATH];
+	bool		ok = true;
+
+	snprintf(wal, sizeof(wal), "%s/pg_wal", DataDir);
+	snprintf(spaces, sizeof(spaces), "%s/pg_tblspc", DataDir);
+	snprintf(base, sizeof(base), "%s/base", DataDir);
+	if (lies_in(at, table, DataDir))
+		ok = fc_store_fail(error, "Choose a path on local flash outside the data directory.",
+						   "\"%s\" lies inside the data directory", path);
+	else if (lies_in(at, table, wal))
+		ok = fc_store_fail(error, "Choose a path on local flash outside the data directory.",
+						   "\"%s\" lies inside the folder of the write-ahead log", path);
+	else if (lies_in_links(at, table, spaces))
+		ok = fc_store_fail(error, "Choose a path that is no tablespace.",
+						   "\"%s\" lies inside a tablespace", path);
+	else if (lies_in_links(at, table, DataDir) || lies_in_links(at, table, base))
+		ok = fc_store_fail(error, "Choose a path that no symbolic link in the data directory leads to.",
+						   "\"%s\" lies inside the data directory", path);
+	free(table);
+	return ok;
+}
+
+static bool
+shares_with(int at, const char *table, const char *path)
+{
+	int			folder = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	bool		same = folder >= 0 && fc_mount_same_system(table, at, folder);
+
+	if (folder >= 0)
+		close(folder);
+	return same;
+}
+
+const char *
+fc_place_shares(int at)
+{
+	char	   *table = fc_mount_table();
+	char		wal[MAXPGPATH];
+	const char *with = "";
+
+	snprintf(wal, sizeof(wal), "%s/pg_wal", DataDir);
+	if (shares_with(at, table, DataDir))
+		with = "the data directory";
+	else if (shares_with(at, table, wal))
+		with = "the write-ahead log";
+	else if (shares_with(at, table, "/"))
+		with = "the root directory";
+	free(table);
+	return with;
+}
+
+bool
+fc_place_in_dev(int folder)
+{
+	int			dev = open("/dev", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	struct stat st;
+	struct stat dev_st;
+	bool		found;
+
+	if (dev < 0)
+		return false;
+	found = fstat(dev, &dev_st) == 0 && fstat(folder, &st) == 0 && st.st_dev == dev_st.st_dev && lies_below(folder, dev);
+	close(dev);
+	return found;
 }
 
 int
@@ -282,7 +356,7 @@ fc_place_open(const char *path, const char **name, FcStoreError *error)
 	if (ok && **name == '\0')
 		ok = fc_store_fail(error, "Name a regular file or a block device.", "\"%s\" is a folder", path);
 	if (ok)
-		ok = check_foreign(walk.fd, path, error);
+		ok = fc_place_check_foreign(walk.fd, path, error);
 	if (ok)
 		return walk.fd;
 	if (walk.fd >= 0)
@@ -309,19 +383,19 @@ fc_place_check(const char *path, const struct stat *st, FcStoreError *error)
 	if (S_ISBLK(st->st_mode))
 		return check_device(path, st, error);
 	if (S_ISLNK(st->st_mode))
-		return fc_store_fail(error, "Symbolic links are refused; name the file itself.",
+		return fc_store_fail(error, "Symbolic links are refused; name the file or the device itself.",
 							 "\"%s\" is a symbolic link", path);
 	if (!S_ISREG(st->st_mode))
 		return fc_store_fail(error, "Name a regular file or a block device.",
 							 "\"%s\" is neither a regular file nor a block device", path);
 	if (st->st_uid != geteuid())
-		return fc_store_fail(error, "Remove the file, or choose another path.",
+		return fc_store_fail(error, "Choose another path.",
 							 "\"%s\" belongs to another user", path);
 	if (st->st_mode & (S_IRWXG | S_IRWXO))
-		return fc_store_fail(error, "Use chmod 600, or remove the file.",
+		return fc_store_fail(error, "Choose another path; or, if this is the cache's file, use chmod 600.",
 							 "\"%s\" is accessible to other users", path);
 	if (st->st_nlink > 1)
-		return fc_store_fail(error, "Remove the file, or choose another path.",
+		return fc_store_fail(error, "Choose another path; or, if this is the cache's file, remove its other names (find -samefile).",
 							 "\"%s\" has other names (hard links)", path);
 	return true;
 }

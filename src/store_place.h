@@ -27,6 +27,19 @@ extern bool fc_store_fail(FcStoreError *error, const char *hint, const char *fmt
  */
 extern int	fc_place_open(const char *path, const char **name, FcStoreError *error);
 
+/*
+ * Is the folder or file none of the database's own: in the data directory,
+ * that of the write-ahead log, a tablespace, or where a symbolic link in the
+ * data directory leads to?  By whatever mounts, as far as store_mount.h goes.
+ */
+extern bool fc_place_check_foreign(int at, const char *path, FcStoreError *error);
+
+/* With what of the server it shares its file system, in words; "" if with nothing. */
+extern const char *fc_place_shares(int at);
+
+/* Is this folder /dev or below it, and not on a file system of its own as /dev/shm? */
+extern bool fc_place_in_dev(int folder);
+
 /* Is this a thing of ours, as far as stat() tells? */
 extern bool fc_place_check(const char *path, const struct stat *st, FcStoreError *error);
 

@@ -75,6 +75,7 @@ typedef struct WriterShared
 	bool		tested;			/* the self-test has passed */
 	pg_atomic_uint64 next_probe;	/* TimestampTz; 0 = none */
 	int			can_time_out;	/* -1 = not known yet */
+	char		shares[32];		/* what tell_shares() has found */
 } WriterShared;
 
 static WriterShared *shared = NULL;
@@ -112,6 +113,7 @@ fc_writer_shmem_init(void)
 	shared->tested = false;
 	pg_atomic_init_u64(&shared->next_probe, 0);
 	shared->can_time_out = -1;
+	shared->shares[0] = '\0';
 	fc_writer_scrub_shmem_init();
 }
 
@@ -189,6 +191,21 @@ set_active(void)
 	no_probe();
 }
 
+/* A file on the file system of the server's own: once, not at each opening. */
+static void
+tell_shares(void)
+{
+	const char *with = fc_store_shares();
+
+	if (with[0] != '\0' && strcmp(with, shared->shares) != 0)
+		ereport(WARNING,
+				(errmsg("pg_flashcache uses a file on the same file system as %s", with),
+				 errdetail("\"%s\" takes space and bandwidth from it. A flash device that should be mounted there may not be.",
+						   fc_setting_file),
+				 errhint("Mount the flash device. With pg_flashcache.require_mount such a file is refused.")));
+	strlcpy(shared->shares, with, sizeof(shared->shares));
+}
+
 /* Opens the device, tries it, and begins with an empty cache. */
 static bool
 open_device(FcStoreError *error)
@@ -198,7 +215,7 @@ open_device(FcStoreError *error)
 	/* before it is opened: what is opened may be another device */
 	fc_cache_purge();			/* O2 */
 	fc_failpoint(FC_FP_SWITCH_PURGED);
-	if (!fc_store_open(fc_setting_file, fc_setting_size, fc_setting_io_timeout, error) ||	/* O3 */
+	if (!fc_store_open(fc_setting_file, fc_setting_size, fc_setting_require_mount, fc_setting_io_timeout, error) ||	/* O3 */
 		!fc_cache_try_flash(error))
 		return false;
 	fc_failpoint(FC_FP_SWITCH_OPENED);
@@ -211,6 +228,7 @@ open_device(FcStoreError *error)
 					"through the page cache, since its file system has no direct I/O"),
 			 shared->can_time_out ? 0 :
 			 errdetail("There is no io_uring here: a device that hangs would hold up who reads from it.")));
+	tell_shares();
 	return true;
 }
 
@@ -349,12 +367,14 @@ start(FcSelfTest self_test)
 			break;
 
 		case FC_STATE_ACTIVE:
+		case FC_STATE_PAUSED:
 			/* a writer before this one has died; what it published is good */
-			if (!fc_store_adopt(&error))
+			if (!fc_store_adopt(fc_setting_io_timeout, &error))
 				fc_cache_set_state(FC_STATE_OFF, error.message, error.hint);
+			else if (fc_cache_state() == FC_STATE_PAUSED)
+				schedule_probe();
 			break;
 
-		case FC_STATE_PAUSED:
 		case FC_STATE_OFF:
 			schedule_probe();
 			break;

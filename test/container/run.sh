@@ -54,7 +54,7 @@ view() {
 }
 
 warnings() {
-  grep -E 'WARNING:.*flash' "$volume/log" | sed 's/.*WARNING: *//' || true
+  grep -E 'WARNING:.*flash' "$volume/log" | grep -v 'uses a file on the same file system as' | sed 's/.*WARNING: *//' || true
 }
 
 # start [ERRNO CALLS]: the server with an empty log, perhaps without some system calls

@@ -145,7 +145,12 @@ try_first_block(void)
 	bool		zero = true;
 
 	if (below(4))
-		fc_layout_make_header(whole, (uint32) next());
+	{
+		uint8		identity[FC_IDENTITY_BYTES];
+
+		fill((char *) identity, sizeof(identity));
+		fc_layout_make_header(whole, (uint32) next(), identity);
+	}
 	else
 		memset(whole, 0, FC_HEADER_BLOCK);
 	if (below(8))

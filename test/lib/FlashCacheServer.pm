@@ -26,7 +26,7 @@ use Test::More;
 our @EXPORT = qw(
   fc_server_copy fc_patch_version fc_patch_table fc_table_calls fc_library
   fc_odd_node fc_start_odd fc_warnings fc_works fc_view
-  fc_start_with fc_is_refused fc_is_waited_for
+  fc_start_with fc_is_refused fc_is_waited_for fc_ask
 );
 
 my $source = dirname(__FILE__) . '/../../src';
@@ -162,11 +162,13 @@ sub fc_start_odd
 	return;
 }
 
-# The warnings of the cache in the log, without their prefix.
+# The warnings of the cache in the log, without their prefix; but for that of a file beside the data directory, which is
+# where the files of most tests are.
 sub fc_warnings
 {
 	my ($node, $offset) = @_;
-	return map { s/.*WARNING:\s+//r } grep { /WARNING:.*flash/ } split /\n/, slurp_file($node->logfile, $offset // 0);
+	return map { s/.*WARNING:\s+//r } grep { /WARNING:.*flash/ && !/@{[FC_BESIDE]}/ }
+	  split /\n/, slurp_file($node->logfile, $offset // 0);
 }
 
 # Does the server store and find things?
@@ -200,6 +202,20 @@ sub fc_start_with
 	$node->adjust_conf('postgresql.conf', 'pg_flashcache.size', "'" . ($size // '512kB') . "'");
 	$node->start;
 	return $offset;
+}
+
+# What only root can do: see root-places.sh.
+sub fc_ask
+{
+	my ($places, $word) = @_;
+	open my $ask, '>', "$places/ask" or die "ask: $!";
+	print $ask "$word\n";
+	close $ask;
+	open my $answer, '<', "$places/answer" or die "answer: $!";
+	my $said = <$answer>;
+	close $answer;
+	die "$word: $said" if $said !~ /^(done|held elsewhere)$/;
+	return $said eq "done\n";
 }
 
 # One refusal. `mend` removes the cause; without it the cache stays off.

@@ -10,6 +10,7 @@
 #   DIR/foreign/flash  a file of root's in a folder of USER's, closed to USER; DIR/foreign/open one that is not
 #   DIR/device         a symbolic link to a block device of 4 MB that USER may write (a loop device)
 #   DIR/lent           another node of that device, which belongs to somebody else and which USER's group may write to
+#   DIR/node, node2    two more, which belong to USER; DIR/other one of DIR/drive
 #   DIR/mounted        a symbolic link to a block device that is mounted
 #   DIR/sticky         a folder that all may write to, with a file, a folder and a link to DIR/foreign in it that are nobody's
 #   DIR/nobody/ours    a folder of USER's in one of nobody's
@@ -29,6 +30,7 @@
 #   shrink | grow           the file below DIR/drive: to 1 MB, to 4 MB again
 #   detach | attach         DIR/drive, from the file below it; detached when nobody has it open any more
 #   error | mend            on DIR/journal, unmounted and mounted anew
+#   bind | unbind           the folder or file that the first line of DIR/bind names, at that of the second line
 #
 # Whatever cannot be made here (no root, no loop devices in a container) is left out, and the test says so.
 
@@ -73,7 +75,13 @@ fc_root_places() {
       chown "$user" "$device"
       chmod o= "$device" # one that was interrupted may have left it otherwise
       ln -sfn "$device" "$dir/$name"
-      [ "$name" = drive ] || fc_root_lend "$device" "$dir/lent" "$user"
+      if [ "$name" = drive ]; then
+        fc_root_node "$device" "$dir/other" "$user:" 600
+      else
+        fc_root_node "$device" "$dir/lent" "nobody:$(id -gn "$user")" 660
+        fc_root_node "$device" "$dir/node" "$user:" 600
+        fc_root_node "$device" "$dir/node2" "$user:" 600
+      fi
     fi
   done
   truncate -s 4M "$dir/mounted.img"
@@ -96,13 +104,13 @@ fc_root_places() {
   export FC_PLACES=$dir
 }
 
-# Another node of a device, of somebody else, that the user's group may write to.
-fc_root_lend() {
-  local device=$1 node=$2 user=$3
+# Another node of a device.
+fc_root_node() {
+  local device=$1 node=$2 owner=$3 mode=$4
   # shellcheck disable=SC2046
   mknod "$node" b $(stat -c '0x%t 0x%T' "$device") 2>/dev/null || return 0
-  chown "nobody:$(id -gn "$user")" "$node"
-  chmod 660 "$node"
+  chown "$owner" "$node"
+  chmod "$mode" "$node"
 }
 
 fc_root_thin() {
@@ -162,6 +170,8 @@ fc_root_do() {
     fast) kill -USR1 "$(cat "$dir/lab/pid")" ;;
     readonly) blockdev --setro "$(cat "$dir/drive.name")" ;;
     writable) blockdev --setrw "$(cat "$dir/drive.name")" ;;
+    bind) mount --bind "$(sed -n 1p "$dir/bind")" "$(sed -n 2p "$dir/bind")" ;;
+    unbind) umount "$(sed -n 2p "$dir/bind")" ;;
     shrink) truncate -s 1M "$dir/drive.img" ;;
     grow) truncate -s 4M "$dir/drive.img" ;;
     detach) losetup --detach "$(cat "$dir/drive.name")" ;;
@@ -214,5 +224,7 @@ fc_root_places_away() {
     losetup --detach "$name" 2>/dev/null || true
   done
   ! mountpoint -q "$dir/tiny" 2>/dev/null || umount "$dir/tiny" || true
+  # of a test that was interrupted
+  [ ! -f "$dir/bind" ] || umount "$(sed -n 2p "$dir/bind")" 2>/dev/null || true
   rm -rf --one-file-system "$dir"
 }

@@ -108,7 +108,7 @@ fc_is_refused(
 	$node,
 	'symbolic link',
 	"$dir/symlink", qq{"$dir/symlink" is a symbolic link},
-	'Symbolic links are refused; name the file itself.',
+	'Symbolic links are refused; name the file or the device itself.',
 	sub { unlink "$dir/symlink" or die $! });
 
 link "$dir/made", "$dir/hardlink" or die $!;
@@ -116,7 +116,7 @@ fc_is_refused(
 	$node,
 	'hard link',
 	"$dir/hardlink", qq{"$dir/hardlink" has other names (hard links)},
-	'Remove the file, or choose another path.',
+	q{Choose another path; or, if this is the cache's file, remove its other names (find -samefile).},
 	sub { unlink "$dir/made" or die $! });
 
 chmod 0640, "$dir/hardlink" or die $!;
@@ -124,7 +124,7 @@ fc_is_refused(
 	$node,
 	'wrong mode',
 	"$dir/hardlink", qq{"$dir/hardlink" is accessible to other users},
-	'Use chmod 600, or remove the file.',
+	q{Choose another path; or, if this is the cache's file, use chmod 600.},
 	sub { chmod 0600, "$dir/hardlink" or die $! });
 
 write_file("$dir/foreign", 'somebody else' x 1000);
@@ -133,7 +133,7 @@ fc_is_refused(
 	$node,
 	'foreign content',
 	"$dir/foreign", qq{"$dir/foreign" holds something that is not a flash cache},
-	'Remove the file if it may be overwritten, or choose another path.',
+	'Choose another path.',
 	sub { unlink "$dir/foreign" or die $! });
 
 write_file("$dir/short", 'note');
@@ -142,7 +142,7 @@ fc_is_refused(
 	$node,
 	'a few bytes of somebody',
 	"$dir/short", qq{"$dir/short" holds something that is not a flash cache},
-	'Remove the file if it may be overwritten, or choose another path.');
+	'Choose another path.');
 is(slurp_file("$dir/short"), 'note', 'a few bytes of somebody: left alone');
 
 # Btrfs leaves its first 64 kB alone.
@@ -153,7 +153,7 @@ fc_is_refused(
 	$node,
 	'content that begins late',
 	"$dir/late", qq{"$dir/late" holds something that is not a flash cache},
-	'Remove the file if it may be overwritten, or choose another path.');
+	'Choose another path.');
 ok(slurp_file("$dir/late") eq $late, 'content that begins late: left alone');
 
 fc_is_refused(
@@ -169,16 +169,83 @@ fc_is_refused(
 	'/dev/null', '"/dev/null" is neither a regular file nor a block device',
 	'Name a regular file or a block device.');
 
+# Nothing is made where a device should be, and nobody is told to remove what is not the cache's.
+my $mistyped = '/dev/pg_flashcache_no_such_device';
+fc_is_refused(
+	$node,
+	'a device that is not there',
+	$mistyped, qq{block device "$mistyped" does not exist},
+	'Check that the device is attached, and its name (lsblk).');
+ok(!-e $mistyped, 'a device that is not there: no file was made in its place');
+SKIP:
+{
+	skip 'no file system in memory', 1 if system('mountpoint', '-q', '/dev/shm') != 0;
+	my $memory = "/dev/shm/pg_flashcache_test_$$";
+	fc_start_with($node, $memory);
+	fc_wait_active($node);
+	pass('a file in /dev/shm: taken');
+	$node->stop;
+	unlink $memory or die "$memory: $!";
+}
+
 mkdir "$dir/readonly", 0500 or die $!;
 SKIP:
 {
-	skip 'the superuser of the machine may write anywhere', 7 if $> == 0;
+	skip 'the superuser of the machine may write anywhere', 12 if $> == 0;
+	fc_is_refused(
+	$node,
+		'a file of the system',
+		'/etc/passwd', '"/etc/passwd" belongs to another user', 'Choose another path.');
 	fc_is_refused(
 	$node,
 		'folder without permission',
 		"$dir/readonly/flash", qq{could not open "$dir/readonly/flash": Permission denied},
 		q{The file and its folder must belong to the server's user.},
 		sub { chmod 0700, "$dir/readonly" or die $! });
+}
+
+# The file system of the data directory: used with one warning, however often the file is opened; or refused.
+{
+	my $file = "$dir/beside";
+	my $lines = sub { return scalar grep { /@{[FC_BESIDE]} the data directory/ } split /\n/, slurp_file($node->logfile, $_[0]) };
+	my $set = sub {
+		my ($line, $state) = @_;
+		$node->append_conf('postgresql.conf', $line);
+		$node->reload;
+		fc_wait_state($node, $state) if $state;
+	};
+	my $offset = fc_start_with($node, $file);
+	fc_wait_active($node);
+	$node->wait_for_log(FC_BESIDE, $offset);
+	like(slurp_file($node->logfile, $offset),
+		qr/DETAIL:  "\Q$file\E" takes space and bandwidth from it\..*\n.*HINT:  Mount the flash device\. With pg_flashcache\.require_mount/,
+		'file beside the data directory: a warning with a hint');
+	$set->('pg_flashcache.enabled = off', 'disabled');
+	$set->('pg_flashcache.enabled = on', 'active');
+	my $writer = $node->safe_psql('postgres', 'SELECT writer_pid FROM pg_stat_flashcache');
+	kill 'TERM', $writer;
+	$node->poll_query_until('postgres', "SELECT writer_pid <> $writer FROM pg_stat_flashcache") or die;
+	$set->('pg_flashcache.enabled = off', 'disabled');
+	$set->('pg_flashcache.enabled = on', 'active');
+	is($lines->($offset), 1, 'file beside the data directory: one warning');
+	$node->stop;
+	unlink $file or die $!;
+
+	$node->append_conf('postgresql.conf', 'pg_flashcache.require_mount = on');
+	$offset = -s $node->logfile;
+	fc_is_refused(
+		$node,
+		'file beside the data directory, require_mount',
+		$file, qq{"$file" is on the same file system as the data directory},
+		'Mount the flash device, or set pg_flashcache.require_mount to off.',
+		sub {
+			ok(!-e $file, 'file beside the data directory, require_mount: nothing was made');
+			$set->('pg_flashcache.require_mount = off');
+			$node->poll_query_until('postgres', q{SELECT NOT current_setting('pg_flashcache.require_mount')::bool}) or die;
+			# the writer reads its settings when it is asked
+			fc_wait_active($node);
+		});
+	is($lines->($offset), 1, 'file beside the data directory: the warning when it is used');
 }
 
 # A relative path never becomes a setting.

@@ -23,14 +23,14 @@ fc_is_refused(
 	$node,
 	'wrong owner',
 	"$places/foreign/open", qq{"$places/foreign/open" belongs to another user},
-	'Remove the file, or choose another path.',
+	'Choose another path.',
 	sub { unlink "$places/foreign/open" or die $! });
 
 fc_is_refused(
 	$node,
 	'wrong owner, closed',
 	"$places/foreign/flash", qq{"$places/foreign/flash" belongs to another user},
-	'Remove the file, or choose another path.',
+	'Choose another path.',
 	sub { unlink "$places/foreign/flash" or die $! });
 
 # What others may have put into a folder that all may write to, and folders that are theirs.
@@ -39,7 +39,7 @@ fc_is_refused(
 	$node,
 	'planted file',
 	"$places/sticky/flash", qq{"$places/sticky/flash" belongs to another user},
-	'Remove the file, or choose another path.');
+	'Choose another path.');
 fc_is_refused(
 	$node,
 	'planted link',
@@ -93,6 +93,65 @@ SKIP:
 	$_->stop foreach $second, $node;
 }
 
+# Parts of the data directory under other names, by mounts: nothing above them tells.
+SKIP:
+{
+	skip 'nothing could be mounted', 21 if !-e "$places/twins" || !-p "$places/ask";
+	my $data  = realpath($node->data_dir);
+	my $bind  = sub {
+		my ($what, $from, $to) = @_;
+		open my $fh, '>', "$places/bind" or die $!;
+		print $fh "$from\n$to\n";
+		close $fh;
+		fc_ask($places, $what);
+	};
+	my $inside = 'Choose a path on local flash outside the data directory.';
+
+	mkdir "$places/bound" or die $!;
+	foreach my $folder ('base', 'pg_wal/archive_status')
+	{
+		$bind->('bind', "$data/$folder", "$places/bound");
+		fc_is_refused($node, "$folder by another mount", "$places/bound/flash",
+			qq{"$places/bound/flash" lies inside the data directory}, $inside);
+		ok(!-e "$data/$folder/flash", "$folder by another mount: nothing was made there");
+		$bind->('unbind', '', "$places/bound");
+	}
+
+	# An empty data file; and what is mounted within the data directory.
+	fc_start_with($node, "$places/foreign/made");
+	$node->safe_psql('postgres', 'CREATE TABLE IF NOT EXISTS empty (n int)');
+	my $table = $data . '/' . $node->safe_psql('postgres', q{SELECT pg_relation_filepath('empty')});
+	$node->stop;
+	open my $fh, '>', "$places/bound/file" or die $!;
+	close $fh;
+	$bind->('bind', $table, "$places/bound/file");
+	fc_is_refused($node, 'a data file by another mount', "$places/bound/file",
+		qq{"$places/bound/file" lies inside the data directory}, $inside);
+	is(-s $table, 0, 'a data file by another mount: untouched');
+	$bind->('unbind', '', "$places/bound/file");
+
+	mkdir "$data/nested" or die $!;
+	$bind->('bind', "$places/foreign", "$data/nested");
+	fc_is_refused($node, 'mounted within the data directory', "$places/foreign/made",
+		qq{"$places/foreign/made" lies inside the data directory}, $inside,
+		sub { $bind->('unbind', '', "$data/nested") });
+	rmdir "$data/nested" or die $!;
+}
+
+# A mount of its own is what require_mount asks for.
+SKIP:
+{
+	skip 'no small file system could be mounted', 2 if !-e "$places/small/.is-small";
+	$node->append_conf('postgresql.conf', 'pg_flashcache.require_mount = on');
+	my $offset = fc_start_with($node, "$places/small/flash");
+	fc_wait_active($node);
+	pass('require_mount: a file on a file system of its own is taken');
+	unlike(slurp_file($node->logfile, $offset), qr/@{[FC_BESIDE]}/, 'require_mount: no warning');
+	$node->stop;
+	unlink "$places/small/flash" or die $!;
+	$node->append_conf('postgresql.conf', 'pg_flashcache.require_mount = off');
+}
+
 # As in a container whose root cannot be written to.
 SKIP:
 {
@@ -121,7 +180,7 @@ SKIP:
 
 SKIP:
 {
-	skip 'no loop device could be made', 18 if !-l "$places/device";
+	skip 'no loop device could be made', 24 if !-l "$places/device";
 	my $device = readlink "$places/device";
 	my $offset = fc_start_with($node, $device, '2MB');
 
@@ -143,6 +202,52 @@ SKIP:
 	is($on_device->(), 'there', 'block device: has a page of a dropped table');
 	$node->safe_psql('postgres', 'SELECT pg_flashcache_scrub()');
 	is($on_device->(), 'gone', 'block device: erased');
+
+  SKIP:
+	{
+		skip 'no device nodes could be made', 4 if !-b "$places/node";
+		$node->stop;
+		# A node is a name: the device is the same when the node is made anew, and another one's number is another device.
+		fc_start_with($node, "$places/node", '2MB');
+		fc_wait_active($node);
+		my %before = fc_stat($node, 'switch_offs');
+		rename "$places/node",  "$places/node1" or die $!;
+		rename "$places/node2", "$places/node"  or die $!;
+		fc_to_flash($node, 't');
+		my %after = fc_stat($node, 'state', 'switch_offs');
+		is_deeply(\%after, { state => 'active', %before }, 'block device: its node is made anew, the device is the same');
+		rename "$places/node",  "$places/node2" or die $!;
+		rename "$places/other", "$places/node"  or die $!;
+		$node->safe_psql('postgres', 'SELECT sum(n) FROM t');
+		is(fc_view($node), qq{off|"$places/node" has been replaced by another file|interception},
+			'block device: its node leads to another device');
+		rename "$places/node", "$places/other" or die $!;
+		my (undef, undef, $gone) = $node->psql('postgres', 'SELECT pg_flashcache_enable()');
+		like($gone, qr/could not be enabled: block device "\Q$places\E\/node" does not exist\nHINT:  Check that the device is attached/,
+			'block device: its node is gone');
+		ok(!-e "$places/node", 'block device: no file is made in its place');
+		$node->stop;
+		fc_start_with($node, $device, '2MB');
+		fc_wait_active($node);
+	}
+
+	# While the cache is disabled somebody makes a file system there.
+	$node->append_conf('postgresql.conf', 'pg_flashcache.enabled = off');
+	$node->reload;
+	fc_wait_state($node, 'disabled');
+	my $cache = slurp_file($device);
+	system_or_bail('/sbin/mkfs.ext4', '-q', '-F', $device);
+	my $made = slurp_file($device);
+	my (undef, undef, $refused) = $node->psql('postgres', 'SELECT pg_flashcache_scrub(true)');
+	like($refused, qr/ERROR:  the flash cache could not be erased: "\Q$device\E" no longer begins with what the server wrote there\n/,
+		'block device: with a file system on it, not erased');
+	ok(slurp_file($device) eq $made, 'block device: the file system is untouched');
+	open my $to, '+<:raw', $device or die "$device: $!";
+	print $to $cache;
+	close $to or die "$device: $!";
+	$node->append_conf('postgresql.conf', 'pg_flashcache.enabled = on');
+	$node->reload;
+	fc_wait_active($node);
 	$node->stop;
 
 	my $mode = (stat $device)[2] & 07777;
@@ -191,7 +296,7 @@ SKIP:
 		$node,
 		'mounted block device',
 		$device, qq{could not open "$device": Device or resource busy},
-		'A mounted block device cannot be used.');
+		'A block device that is mounted, or in use by others, cannot be used (lsblk, fuser).');
 }
 
 done_testing();

@@ -19,18 +19,10 @@ my $places = $ENV{FC_PLACES};
 plan skip_all => 'not run by root' if !$places || !-p "$places/ask";
 $places = realpath($places);
 
-# What only root can do.
 sub ask
 {
 	my ($word) = @_;
-	open my $ask, '>', "$places/ask" or die "ask: $!";
-	print $ask "$word\n";
-	close $ask;
-	open my $answer, '<', "$places/answer" or die "answer: $!";
-	my $said = <$answer>;
-	close $answer;
-	die "$word: $said" if $said !~ /^(done|held elsewhere)$/;
-	return $said eq "done\n";
+	return fc_ask($places, $word);
 }
 
 my $node  = fc_new_node('main', start => 0,

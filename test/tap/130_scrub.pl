@@ -446,6 +446,7 @@ foreach my $point ('scrub_taken', 'scrub_written')
 	ok(substr(slurp_file($file), HEADER) !~ /[^\0]/, 'disabled: and stays so');
 	ok(flock($other, LOCK_EX | LOCK_NB), 'disabled: the server has let go of the file again');
 	close($other);
+	not_the_same_any_more();
 	$node->restart;
 	fc_wait_state($node, 'disabled');
 	($code, undef, $taken) = $node->psql('postgres', 'SELECT pg_flashcache_scrub()');
@@ -455,11 +456,93 @@ foreach my $point ('scrub_taken', 'scrub_written')
 	$node->reload;
 	fc_wait_active($node);
 	fc_is_quiet_but_broken();
+
+	# In use: a file whose beginning is somebody else's by now is not erased, and the cache goes off.
+	filling(0);
+	my $header = read_at(0, 4096);
+	write_at(0, 'somebody else' x 300);
+	my $before = slurp_file($file);
+	($code, undef, $taken) = $node->psql('postgres', 'SELECT pg_flashcache_scrub(true)');
+	like($taken, qr/ERROR:  the flash cache cannot be erased while it is off: "\Q$file\E" no longer begins with what the server wrote there\n/,
+		'active, another header: refused');
+	ok(slurp_file($file) eq $before, 'active, another header: nothing was written');
+	write_at(0, $header);
+	is($node->safe_psql('postgres', 'SELECT pg_flashcache_enable()'), 't', 'active, its header is back: enabled');
+
+	# A new writer looks as well.
+	isnt(read_at(0, 4096), $header, 'each opening writes a header of its own');
+	write_at(0, $header);
+	kill 'TERM', fc_stat_one('writer_pid');
+	fc_wait_state($node, 'off');
+	is(fc_stat_one('reason'), qq{"$file" no longer begins with what the server wrote there}, 'a new writer, another header: off');
+	is($node->safe_psql('postgres', 'SELECT pg_flashcache_enable()'), 't', 'a new writer: any header of ours can be opened');
 	$node->append_conf('postgresql.conf', 'pg_flashcache.size = 0');
 	$node->restart;
 	my ($rc, undef, $stderr) = $node->psql('postgres', 'SELECT pg_flashcache_scrub()');
 	like($stderr, qr/ERROR:  the flash cache cannot be erased while it is disabled: pg_flashcache.size is 0\nHINT:  The server does not have the file open/,
 		'size 0: an error with a hint');
+}
+
+sub read_at
+{
+	my ($offset, $length) = @_;
+	return substr(slurp_file($file), $offset, $length);
+}
+
+sub write_at
+{
+	my ($offset, $bytes) = @_;
+	open my $fh, '+<:raw', $file or die "$file: $!";
+	seek $fh, $offset, 0 or die $!;
+	print $fh $bytes;
+	close $fh or die "$file: $!";
+	return;
+}
+
+# While the cache is disabled the server has let go of the file. What lies there now is erased only if it is what the server
+# had open, and as it was: for each way in which it may not be, a change, what is said, and the way back.
+sub not_the_same_any_more
+{
+	my $header = read_at(0, 4096);
+	my $length = -s $file;
+	my $hint   = 'Nobody but the server may touch the file';
+	my $other  = qr/"\Q$file\E" no longer begins with what the server wrote there/;
+
+	# Any header of ours can be opened, but only its own can be adopted.
+	foreach my $value ('on', 'off')
+	{
+		$node->append_conf('postgresql.conf', "pg_flashcache.enabled = $value");
+		$node->reload;
+		fc_wait_state($node, $value eq 'on' ? 'active' : 'disabled');
+	}
+	my $newer = read_at(0, 4096);
+	isnt($newer, $header, 'disabled: each opening writes a header of its own');
+
+	foreach my $case (
+		[ 'somebody else\'s bytes in the same inode', sub { write_at(0, 'x' x $length) }, $other, sub { write_at(0, $newer) } ],
+		[ 'the header of an earlier opening', sub { write_at(0, $header) }, $other, sub { write_at(0, $newer) } ],
+		[ 'one bit behind the header', sub { write_at(4095, "\1") }, $other, sub { write_at(0, $newer) } ],
+		[ 'open to others', sub { chmod 0644, $file or die $! }, qr/"\Q$file\E" is accessible to other users/,
+			sub { chmod 0600, $file or die $! } ],
+		[ 'another name', sub { link $file, "$file.link" or die $! }, qr/"\Q$file\E" has other names \(hard links\)/,
+			sub { unlink "$file.link" or die $! } ],
+		[ 'shortened', sub { truncate $file, $length - 8192 or die $! },
+			qr/"\Q$file\E" has @{[ $length - 8192 ]} bytes, $length are needed/, sub { truncate $file, $length or die $! } ],
+		[ 'a copy in its place', sub { rename $file, "$file.own" or die $!; system_or_bail('cp', '-p', "$file.own", $file) },
+			qr/"\Q$file\E" has been replaced by another file\nHINT:  $hint/, sub { rename "$file.own", $file or die $! } ],
+		[ 'gone', sub { rename $file, "$file.own" or die $! }, qr/could not open "\Q$file\E": No such file or directory/,
+			sub { rename "$file.own", $file or die $! } ])
+	{
+		my ($what, $change, $message, $back) = @$case;
+		$change->();
+		my $before = -e $file ? slurp_file($file) : '';
+		my ($rc, undef, $stderr) = $node->psql('postgres', 'SELECT pg_flashcache_scrub(true)');
+		like($stderr, qr/ERROR:  the flash cache could not be erased: $message/, "disabled, $what: refused");
+		ok((-e $file ? slurp_file($file) : '') eq $before, "disabled, $what: nothing was written or made");
+		$back->();
+	}
+	is(scrub('true'), SLOTS . '|' . SLOTS * 8192, 'disabled, as it was: erased');
+	return;
 }
 
 # Nothing went wrong but what the test made go wrong.

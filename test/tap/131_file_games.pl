@@ -81,7 +81,7 @@ chmod 0755, "$dir/above" or die $!;
 
 symlink "$dir/nowhere", "$dir/dangling" or die $!;
 fc_is_refused($node, 'the file is a link that leads nowhere', "$dir/dangling", qq{"$dir/dangling" is a symbolic link},
-	'Symbolic links are refused; name the file itself.');
+	'Symbolic links are refused; name the file or the device itself.');
 ok(!-e "$dir/nowhere", 'the file is a link that leads nowhere: nothing was made there');
 
 # ---- no files ----
@@ -119,6 +119,14 @@ fc_is_refused($node, 'a file as a folder', "$dir/open/flash/flash", qq{folder of
 		'Choose a path on local flash outside the data directory.');
 	ok(!-e "$wal/flash", 'beside the write-ahead log: nothing was made there');
 }
+
+# ---- a symbolic link in the data directory leads there ----
+
+folder("$dir/linked", 0700);
+symlink "$dir/linked", $node->data_dir . '/linked' or die $!;
+fc_is_refused($node, 'where a link in the data directory leads', "$dir/linked/flash",
+	qq{"$dir/linked/flash" lies inside the data directory}, 'Choose a path that no symbolic link in the data directory leads to.',
+	sub { unlink $node->data_dir . '/linked' or die $! });
 
 # ---- the mode of a new file, whatever the umask ----
 

@@ -32,7 +32,9 @@ NEVER = re.compile(
     r"|stuck spinlock|could not access status of transaction|out of memory"
 )
 # Unless a page was damaged on purpose, or the device was.
-NEVER_WITHOUT_FAULTS = re.compile(r"invalid page|WARNING:.*flash|pg_flashcache is off|page verification failed")
+NEVER_WITHOUT_FAULTS = re.compile(
+    r"invalid page|WARNING:(?!  pg_flashcache uses a file on the same).*flash|pg_flashcache is off|page verification failed"
+)
 DIED = re.compile(r"\(PID (\d+)\) was terminated by signal")
 # Recovery's last words, at the first start. PostgreSQL's own (docs/reliability.md): an unlogged table was made and rolled
 # back just before the crash; its file stayed, which goes with the next checkpoint, and the record of the rollback was not
