@@ -108,7 +108,7 @@ _PG_init(void)
 				 "Name a file on local flash, such as /mnt/nvme/pg_flashcache.");
 		return;
 	}
-	if (fc_attach(reason, sizeof(reason), hint, sizeof(hint)) == FC_ATTACHED_NOT)
+	if (!fc_attach(reason, sizeof(reason), hint, sizeof(hint)))
 	{
 		stay_out(WARNING, FC_STATE_DETACHED, reason, hint);
 		return;

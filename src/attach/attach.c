@@ -20,20 +20,22 @@
 #include "table.h"
 #include "utils/guc.h"
 
-static FcAttachWay way = FC_ATTACHED_NOT;
+static bool attached = false;
 
 /*
- * The registration API proposed to PostgreSQL ("extensible storage manager"):
- * a named table of the stock calls in the stock order, and a variable that
- * says which manager new relations use.
+ * What servers export that have more than one storage manager, by
+ * registration or by a hook: all of these are forks, each with an interface of
+ * its own.  Their relations need not go through md's table, so to find it there
+ * would prove nothing.
  */
-typedef struct RegisteredSmgr
-{
-	const char *name;
-	void	   *call[FC_SHAPE_MAX_ENTRIES];
-} RegisteredSmgr;
-
-typedef uint8 (*RegisterFunction) (const RegisteredSmgr *smgr, Size relation_size);
+static const char *const foreign[] = {
+	"smgr_register",
+	"storage_manager_id",
+	"storage_manager_string",
+	"MdSMgrId",
+	"smgr_hook",
+	"smgr_init_hook",
+};
 
 static int
 running_version(void)
@@ -43,30 +45,8 @@ running_version(void)
 	return version ? (int) strtol(version, NULL, 10) : 0;
 }
 
-static FcAttachWay
-try_registration(const FcShape *shape, RegisterFunction register_smgr,
-				 char *reason, size_t reason_len)
-{
-	static RegisteredSmgr ours = {.name = "flashcache"};
-	uint8	   *chosen = dlsym(RTLD_DEFAULT, "storage_manager_id");
-
-	/*
-	 * Forks of PostgreSQL have functions of this name with other tables.
-	 * Without the rest of the API it is not the one known here.
-	 */
-	if (chosen == NULL || dlsym(RTLD_DEFAULT, "MdSMgrId") == NULL)
-	{
-		strlcpy(reason, "the server has a storage-manager registration API that is not known", reason_len);
-		return FC_ATTACHED_NOT;
-	}
-	for (int i = 0; i < shape->entries; i++)
-		ours.call[i] = shape->ours[i] ? shape->ours[i] : shape->md[i];
-	*chosen = register_smgr(&ours, 0);
-	return FC_ATTACHED_BY_REGISTRATION;
-}
-
-static FcAttachWay
-try_interception(const FcShape *shape, char *reason, size_t reason_len)
+static bool
+intercept(const FcShape *shape, char *reason, size_t reason_len)
 {
 	FcTable		table;
 
@@ -76,50 +56,43 @@ try_interception(const FcShape *shape, char *reason, size_t reason_len)
 		snprintf(reason, reason_len,
 				 "the server's storage-manager table was found %d times instead of once",
 				 table.matches);
-		return FC_ATTACHED_NOT;
+		return false;
 	}
 	if (!fc_table_replace(&table, shape->ours))
 	{
 		snprintf(reason, reason_len, "could not write to the server's storage-manager table: %m");
-		return FC_ATTACHED_NOT;
+		return false;
 	}
-	return FC_ATTACHED_BY_INTERCEPTION;
+	return true;
 }
 
-FcAttachWay
+bool
 fc_attach(char *reason, size_t reason_len, char *hint, size_t hint_len)
 {
 	const FcShape *shape = fc_shape();
 	int			version = running_version();
-	RegisterFunction register_smgr;
 
 	strlcpy(hint, "PostgreSQL runs normally without the cache. Please report the exact version of your server.", hint_len);
 	if (version < shape->min_version || version >= shape->max_version)
 	{
 		snprintf(reason, reason_len, "server version %d is not known", version);
-		return FC_ATTACHED_NOT;
+		return false;
 	}
-	register_smgr = (RegisterFunction) dlsym(RTLD_DEFAULT, "smgr_register");
-	if (register_smgr != NULL)
-		way = try_registration(shape, register_smgr, reason, reason_len);
-	else
-		way = try_interception(shape, reason, reason_len);
-	return way;
+	for (int i = 0; i < lengthof(foreign); i++)
+		if (dlsym(RTLD_DEFAULT, foreign[i]) != NULL)
+		{
+			snprintf(reason, reason_len,
+					 "the server has a storage-manager interface that is not known (\"%s\")", foreign[i]);
+			return false;
+		}
+	attached = intercept(shape, reason, reason_len);
+	return attached;
 }
 
 const char *
 fc_attach_way_name(void)
 {
-	switch (way)
-	{
-		case FC_ATTACHED_BY_REGISTRATION:
-			return "registration";
-		case FC_ATTACHED_BY_INTERCEPTION:
-			return "interception";
-		case FC_ATTACHED_NOT:
-			break;
-	}
-	return NULL;
+	return attached ? "interception" : NULL;
 }
 
 bool

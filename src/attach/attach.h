@@ -3,12 +3,10 @@
  * attach/attach.h
  *	  The way into the server.
  *
- * Ways, tried in this order, once, in the postmaster before it forks:
- *	1. a registration API, if the running server exports one that is known;
- *	2. interception of the storage-manager table, if the server's version is
- *	   known and the exact table is found exactly once;
- *	3. none: the server runs without the cache.
- * Nothing is changed unless everything has been checked.
+ * Interception of the storage-manager table, once, in the postmaster before
+ * it forks: if the server's version is known, it has no other interface for
+ * storage managers, and the exact table is found exactly once.  Otherwise
+ * nothing is changed, and the server runs without the cache.
  *
  * Wrapped calls behave exactly as md's own but for pages answered from
  * flash.  Rules for code in them: no ereport(ERROR), no palloc, leaf locks
@@ -23,17 +21,10 @@
 
 #include "../types.h"
 
-typedef enum FcAttachWay
-{
-	FC_ATTACHED_NOT,
-	FC_ATTACHED_BY_REGISTRATION,
-	FC_ATTACHED_BY_INTERCEPTION,
-} FcAttachWay;
+/* Takes the way in; on failure `reason` and `hint` say why. */
+extern bool fc_attach(char *reason, size_t reason_len, char *hint, size_t hint_len);
 
-/* Tries the ways; on failure `reason` and `hint` say why. */
-extern FcAttachWay fc_attach(char *reason, size_t reason_len, char *hint, size_t hint_len);
-
-/* How this server was attached to: "registration", "interception" or NULL. */
+/* How this server was attached to: "interception" or NULL. */
 extern const char *fc_attach_way_name(void);
 
 /*
