@@ -29,6 +29,7 @@ OBJS = \
 	src/failpoint.o \
 	src/handoff.o \
 	src/layout.o \
+	src/library.o \
 	src/oscache.o \
 	src/pagecmp.o \
 	src/pg_flashcache.o \

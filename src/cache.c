@@ -42,6 +42,7 @@ FcCacheShared *fc_cache = NULL;
 /* State and reason of a server that has no shared memory of ours. */
 static FcState startup_state = FC_STATE_DETACHED;
 static char startup_reason[FC_REASON_LEN] = "pg_flashcache is not in shared_preload_libraries";
+static char startup_hint[FC_HINT_LEN] = "";
 
 const char *
 fc_cache_tranche(void)
@@ -106,10 +107,11 @@ fc_cache_memory(void)
 /* ---- state ---- */
 
 void
-fc_cache_stay_out(FcState state, const char *reason)
+fc_cache_stay_out(FcState state, const char *reason, const char *hint)
 {
 	startup_state = state;
 	strlcpy(startup_reason, reason, sizeof(startup_reason));
+	strlcpy(startup_hint, hint, sizeof(startup_hint));
 }
 
 FcState
@@ -161,6 +163,11 @@ fc_cache_reason(char *reason, size_t len)
 void
 fc_cache_hint(char *hint, size_t len)
 {
+	if (fc_cache == NULL)
+	{
+		strlcpy(hint, startup_hint, len);
+		return;
+	}
 	SpinLockAcquire(&fc_cache->lock);
 	strlcpy(hint, fc_cache->hint, len);
 	SpinLockRelease(&fc_cache->lock);

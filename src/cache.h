@@ -41,7 +41,7 @@ extern Size fc_cache_memory(void);
 /* ---- state ---- */
 
 /* For start-up: there will be no cache in this run of the server. */
-extern void fc_cache_stay_out(FcState state, const char *reason);
+extern void fc_cache_stay_out(FcState state, const char *reason, const char *hint);
 
 extern FcState fc_cache_state(void);
 extern const char *fc_state_name(FcState state);

@@ -10,6 +10,7 @@
 #include "postgres.h"
 
 #include "compat.h"
+#include "postmaster/bgworker_internals.h"
 #include "storage/lwlock.h"
 #include "utils/wait_event.h"
 
@@ -53,4 +54,22 @@ fc_wait_events_init(void)
 	}
 	PG_END_TRY();
 #endif
+}
+
+int
+fc_workers_registered(void)
+{
+	int			n = 0;
+#if PG_VERSION_NUM < 180000
+	slist_iter	iter;
+
+	slist_foreach(iter, &BackgroundWorkerList)
+		n++;
+#else
+	dlist_iter	iter;
+
+	dlist_foreach(iter, &BackgroundWorkerList)
+		n++;
+#endif
+	return n;
 }

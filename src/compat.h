@@ -73,6 +73,9 @@ extern void fc_wait_events_init(void);
 #define FC_SET_PAGE_CHECKSUM(page, blk) PageSetChecksum(page, blk)
 #endif
 
+/* How many background workers have been registered; for the postmaster, while it loads libraries. */
+extern int	fc_workers_registered(void);
+
 /* A setting's variable that the server exports but declares in no header. */
 extern PGDLLIMPORT bool ignore_checksum_failure;
 

@@ -17,6 +17,7 @@
 #include "compat.h"
 #include "explain.h"
 #include "fmgr.h"
+#include "library.h"
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
 #include "settings.h"
@@ -75,10 +76,64 @@ fc_shmem_startup(void)
 static void
 stay_out(int elevel, FcState state, const char *reason, const char *hint)
 {
-	fc_cache_stay_out(state, reason);
+	fc_cache_stay_out(state, reason, hint ? hint : "");
 	ereport(elevel,
 			(errmsg("pg_flashcache is %s: %s", fc_state_name(state), reason),
 			 hint ? errhint("%s", hint) : 0));
+}
+
+/* Is there something to be done, and room for it?  Else the server runs without a cache. */
+static bool
+wanted(void)
+{
+	if (fc_setting_size == 0)
+	{
+		stay_out(LOG, FC_STATE_DISABLED, "pg_flashcache.size is 0", NULL);
+		return false;
+	}
+	if (fc_setting_file[0] == '\0')
+	{
+		stay_out(WARNING, FC_STATE_DISABLED, "pg_flashcache.file is not set",
+				 "Set pg_flashcache.file and pg_flashcache.size and restart the server. The file should be on local flash, such as /mnt/nvme/pg_flashcache.");
+		return false;
+	}
+	if (fc_workers_registered() >= max_worker_processes)
+	{
+		char		reason[FC_REASON_LEN];
+
+		snprintf(reason, sizeof(reason), "there is no room for its background process: max_worker_processes is %d",
+				 max_worker_processes);
+		stay_out(WARNING, FC_STATE_DISABLED, reason, "Raise max_worker_processes and restart the server.");
+		return false;
+	}
+	return true;
+}
+
+/* True if the postmaster will find this copy of the library again when it starts the writer. */
+static bool
+prepare_writer(BackgroundWorker *worker)
+{
+	char		reason[FC_REASON_LEN];
+
+	strlcpy(worker->bgw_name, "pg_flashcache writer", sizeof(worker->bgw_name));
+	strlcpy(worker->bgw_type, "pg_flashcache writer", sizeof(worker->bgw_type));
+	strlcpy(worker->bgw_function_name, "fc_writer_main", sizeof(worker->bgw_function_name));
+
+	/*
+	 * No database connection, although that would show the writer in
+	 * pg_stat_activity: a process that has one must answer every
+	 * ProcSignalBarrier, so DROP DATABASE would wait for a writer that waits
+	 * for a hung device.
+	 */
+	worker->bgw_flags = BGWORKER_SHMEM_ACCESS;
+	worker->bgw_start_time = BgWorkerStart_ConsistentState;
+	worker->bgw_restart_time = WRITER_RESTART_S;
+	if (fc_library_name(worker->bgw_library_name, sizeof(worker->bgw_library_name)))
+		return true;
+	snprintf(reason, sizeof(reason), "the path of its library is longer than %d bytes",
+			 (int) sizeof(worker->bgw_library_name) - 1);
+	stay_out(WARNING, FC_STATE_DISABLED, reason, "Install the library into $libdir, or below a shorter path.");
+	return false;
 }
 
 void
@@ -90,6 +145,14 @@ _PG_init(void)
 
 	if (!process_shared_preload_libraries_in_progress)
 		return;
+	if (!fc_library_claim())
+	{
+		ereport(WARNING,
+				(errmsg("pg_flashcache is preloaded already; another copy of its library is left alone"),
+				 errdetail("Preloaded is \"%s\", left alone is \"%s\".", fc_library_preloaded(), fc_library_path()),
+				 errhint("Name it once in shared_preload_libraries.")));
+		return;
+	}
 	fc_stats_register_kind();
 	fc_settings_define();
 	fc_explain_init();
@@ -97,17 +160,8 @@ _PG_init(void)
 	/* a single-user server has no writer, and pg_upgrade wants no guests */
 	if (!IsPostmasterEnvironment || IsBinaryUpgrade)
 		return;
-	if (fc_setting_size == 0)
-	{
-		stay_out(LOG, FC_STATE_DISABLED, "pg_flashcache.size is 0", NULL);
+	if (!wanted() || !prepare_writer(&worker))
 		return;
-	}
-	if (fc_setting_file[0] == '\0')
-	{
-		stay_out(WARNING, FC_STATE_DISABLED, "pg_flashcache.file is not set",
-				 "Name a file on local flash, such as /mnt/nvme/pg_flashcache.");
-		return;
-	}
 	if (!fc_attach(reason, sizeof(reason), hint, sizeof(hint)))
 	{
 		stay_out(WARNING, FC_STATE_DETACHED, reason, hint);
@@ -119,26 +173,20 @@ _PG_init(void)
 	shmem_request_hook = fc_shmem_request;
 	next_shmem_startup = shmem_startup_hook;
 	shmem_startup_hook = fc_shmem_startup;
-
-	strlcpy(worker.bgw_name, "pg_flashcache writer", BGW_MAXLEN);
-	strlcpy(worker.bgw_type, "pg_flashcache writer", BGW_MAXLEN);
-	strlcpy(worker.bgw_library_name, "pg_flashcache", BGW_MAXLEN);
-	strlcpy(worker.bgw_function_name, "fc_writer_main", BGW_MAXLEN);
-
-	/*
-	 * No database connection, although that would show the writer in
-	 * pg_stat_activity: a process that has one must answer every
-	 * ProcSignalBarrier, so DROP DATABASE would wait for a writer that waits
-	 * for a hung device.
-	 */
-	worker.bgw_flags = BGWORKER_SHMEM_ACCESS;
-	worker.bgw_start_time = BgWorkerStart_ConsistentState;
-	worker.bgw_restart_time = WRITER_RESTART_S;
 	RegisterBackgroundWorker(&worker);
 }
 
 void
 fc_writer_main(Datum arg)
 {
+	/* another copy of the library than the one that the postmaster has: it knows no shared memory */
+	if (fc_cache == NULL)
+	{
+		ereport(WARNING,
+				(errmsg("the pg_flashcache writer was started from a library that the server has not preloaded"),
+				 errdetail("It is \"%s\".", fc_library_path()),
+				 errhint("Restart the server.")));
+		proc_exit(0);			/* and is not started again */
+	}
 	fc_writer_run(fc_attach_self_test);
 }

@@ -26,6 +26,7 @@
 #include "failpoint.h"
 #include "fmgr.h"
 #include "funcapi.h"
+#include "library.h"
 #include "miscadmin.h"
 #include "settings.h"
 #include "stats.h"
@@ -65,17 +66,24 @@ not_declared_so(FunctionCallInfo fcinfo)
 }
 
 /*
- * Is the function declared with these arguments and this result, and called
+ * Is this the library that runs the cache, and is the function declared with these arguments and this result, and called
  * without NULL?  RECORDOID stands for any row type: its columns are compared
  * with those of the row.
  */
 static void
 check_declared(FunctionCallInfo fcinfo, Oid result, bool set, int nargs, const Oid *args)
 {
+	const char *preloaded = fc_library_preloaded();
 	Oid		   *declared;
 	int			n;
 	Oid			declared_result = get_func_signature(fcinfo->flinfo->fn_oid, &declared, &n);
 
+	if (preloaded != NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("this is not the copy of the pg_flashcache library that the server has preloaded"),
+				 errdetail("The function is from \"%s\", preloaded is \"%s\".", fc_library_path(), preloaded),
+				 errhint("Name the library in shared_preload_libraries as \"pg_flashcache\", and restart the server.")));
 	if (n != nargs || fcinfo->nargs != nargs || get_func_retset(fcinfo->flinfo->fn_oid) != set ||
 		(result == RECORDOID ? get_call_result_type(fcinfo, NULL, NULL) != TYPEFUNC_COMPOSITE : declared_result != result))
 		not_declared_so(fcinfo);
@@ -198,6 +206,8 @@ fc_stat(PG_FUNCTION_ARGS)
 	since = fc_cache_reason(reason, sizeof(reason));
 
 	add_text(&row, fc_state_name(fc_cache_state()));
+	if (fc_cache_state() == FC_STATE_STARTING && writer_pid == 0)
+		strlcpy(reason, "the background process \"pg_flashcache writer\" does not run", sizeof(reason));
 	add_text(&row, reason[0] ? reason : NULL);
 	add_time(&row, since);
 	add_time(&row, fc_writer_next_probe());
@@ -294,7 +304,7 @@ no_writer(void)
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			 errmsg("the pg_flashcache writer is not running"),
-			 errhint("See the server log; it is started again by itself if max_worker_processes allows.")));
+			 errhint("See the server log; it is started again by itself.")));
 }
 
 Datum
@@ -311,12 +321,13 @@ fc_enable(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("pg_flashcache is detached: %s", reason),
 				 errhint("This can only change with a restart of the server.")));
+	fc_cache_hint(hint, sizeof(hint));
 	if (state == FC_STATE_DISABLED)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("pg_flashcache is disabled: %s", reason),
-				 errhint(fc_cache ? "Set pg_flashcache.enabled to on and reload the configuration." :
-						 "Set pg_flashcache.file and pg_flashcache.size and restart the server.")));
+				 errhint("%s", fc_cache ? "Set pg_flashcache.enabled to on and reload the configuration." :
+						 hint[0] ? hint : "Set pg_flashcache.file and pg_flashcache.size and restart the server.")));
 	if (!fc_writer_enable())
 		no_writer();
 	fc_cache_reason(reason, sizeof(reason));

@@ -75,6 +75,14 @@ typedef enum FcState
 	FC_STATE_OFF,				/* switched itself off: reason says why */
 } FcState;
 
+/* What came of the proof that the server's calls reach our wrappers. */
+typedef enum FcTested
+{
+	FC_TEST_PASSED,
+	FC_TEST_NOT_CALLED,			/* one of them does not */
+	FC_TEST_FAILED,				/* it could not be carried out: nothing is proven either way */
+} FcTested;
+
 /* Room for the reason of a state, and for the name of a file within it. */
 #define FC_REASON_LEN 256
 #define FC_HINT_LEN 256

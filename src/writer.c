@@ -79,6 +79,10 @@ typedef struct WriterShared
 } WriterShared;
 
 static WriterShared *shared = NULL;
+static FcSelfTest self_test;
+
+/* A SIGTERM came from the postmaster, which sends one only when the server is being shut down. */
+static volatile sig_atomic_t server_ends = false;
 
 /* Positions count frames since start, as fc_bufscan_hand() does. */
 static uint64 scanned_to;
@@ -206,11 +210,38 @@ tell_shares(void)
 	strlcpy(shared->shares, with, sizeof(shared->shares));
 }
 
+/*
+ * Do the server's calls reach us?  Asked until there is an answer: what keeps
+ * the test from being carried out may pass.
+ */
+static bool
+test_passed(FcStoreError *error)
+{
+	if (shared->tested)
+		return true;
+	switch (self_test(error->message, sizeof(error->message)))
+	{
+		case FC_TEST_PASSED:
+			shared->tested = true;
+			return true;
+		case FC_TEST_NOT_CALLED:
+			no_probe();
+			fc_cache_set_state(FC_STATE_DETACHED, error->message,
+							   "Please report the exact version of your server.");
+			break;
+		case FC_TEST_FAILED:
+			strlcpy(error->hint, "The test writes a small file below \"base\" in the data directory.",
+					sizeof(error->hint));
+			break;
+	}
+	return false;
+}
+
 /* Opens the device, tries it, and begins with an empty cache. */
 static bool
 open_device(FcStoreError *error)
 {
-	if (!fc_store_answers(fc_setting_io_timeout, error))
+	if (!test_passed(error) || !fc_store_answers(fc_setting_io_timeout, error))
 		return false;
 	/* before it is opened: what is opened may be another device */
 	fc_cache_purge();			/* O2 */
@@ -238,7 +269,7 @@ open_first(void)
 {
 	FcStoreError error;
 
-	if (open_device(&error))
+	if (open_device(&error) || fc_cache_state() == FC_STATE_DETACHED)
 		return;
 	/* off is entered from STARTING, among others */
 	fc_cache_set_state(FC_STATE_STARTING, "", "");
@@ -260,6 +291,12 @@ probe_paused(void)
 	}
 }
 
+static bool
+is_away(void)
+{
+	return fc_cache_state() == FC_STATE_OFF || fc_cache_state() == FC_STATE_PAUSED;
+}
+
 /* Tries to bring back a cache that is off or paused. */
 static void
 probe(void)
@@ -272,7 +309,7 @@ probe(void)
 		probe_paused();
 	else if (!open_device(&error))
 		fc_cache_set_reason(error.message, error.hint);
-	if (fc_cache_state() != FC_STATE_ACTIVE)
+	if (is_away())
 	{
 		pause_s = fc_policy_longer_pause(pause_s);
 		schedule_probe();
@@ -291,12 +328,6 @@ paused_for_nothing(void)
 {
 	return fc_cache_state() == FC_STATE_PAUSED &&
 		(!fc_setting_pause_when_slow || fc_cache_disk_slowed());
-}
-
-static bool
-is_away(void)
-{
-	return fc_cache_state() == FC_STATE_OFF || fc_cache_state() == FC_STATE_PAUSED;
 }
 
 static void
@@ -344,19 +375,11 @@ run_state(void)
 }
 
 static void
-start(FcSelfTest self_test)
+start(void)
 {
-	char		reason[FC_REASON_LEN];
 	FcStoreError error;
 
 	fc_cache_fill_start();
-	if (!shared->tested && !self_test(reason, sizeof(reason)))
-	{
-		fc_cache_set_state(FC_STATE_DETACHED, reason,
-						   "Please report the exact version of your server.");
-		return;
-	}
-	shared->tested = true;
 	switch (fc_cache_state())
 	{
 		case FC_STATE_STARTING:
@@ -534,19 +557,35 @@ on_exit_writer(int code, Datum arg)
 	ConditionVariableBroadcast(&shared->answer);
 }
 
-void
-fc_writer_run(FcSelfTest self_test)
+/* Who sends it tells an end of the server from one of this process alone. */
+static void
+on_sigterm(int signo, siginfo_t *info, void *context)
 {
+	int			save_errno = errno;
+
+	if (info->si_pid == PostmasterPid)
+		server_ends = true;
+	ShutdownRequestPending = true;
+	SetLatch(MyLatch);
+	errno = save_errno;
+}
+
+void
+fc_writer_run(FcSelfTest test)
+{
+	struct sigaction sigterm = {.sa_sigaction = on_sigterm, .sa_flags = SA_RESTART | SA_SIGINFO};
 	int			idle = 0;
 
+	self_test = test;
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
-	pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
+	sigemptyset(&sigterm.sa_mask);
+	sigaction(SIGTERM, &sigterm, NULL);
 	BackgroundWorkerUnblockSignals();
 
 	on_shmem_exit(on_exit_writer, (Datum) 0);
 	shared->pid = MyProcPid;
 	shared->proc = MyProc;
-	start(self_test);
+	start();
 	fc_writer_scrub_start();
 	fc_handoff_set_writer(MyLatch);
 	last_hand = 0;
@@ -560,9 +599,9 @@ fc_writer_run(FcSelfTest self_test)
 
 		ResetLatch(MyLatch);
 		CHECK_FOR_INTERRUPTS();
-		/* as background workers of the server do: no FATAL in the log */
+		/* 1 is started again, and tells the log; no FATAL in either case */
 		if (ShutdownRequestPending)
-			proc_exit(1);
+			proc_exit(server_ends ? 0 : 1);
 		if (ConfigReloadPending)
 		{
 			ConfigReloadPending = false;

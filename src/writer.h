@@ -17,11 +17,11 @@
 #include "cache.h"
 
 /*
- * Proves that the storage-manager calls go through our wrappers; false with
- * a reason if not.  Handed in, since the writer and attach/ do not know each
+ * Proves that the storage-manager calls go through our wrappers; a reason if
+ * it does not.  Handed in, since the writer and attach/ do not know each
  * other.
  */
-typedef bool (*FcSelfTest) (char *reason, size_t len);
+typedef FcTested (*FcSelfTest) (char *reason, size_t len);
 
 extern Size fc_writer_shmem_size(void);
 extern void fc_writer_shmem_init(void);

@@ -95,18 +95,24 @@ fc_attach_way_name(void)
 	return attached ? "interception" : NULL;
 }
 
-bool
+FcTested
 fc_attach_self_test(char *reason, size_t len)
 {
 	MemoryContext caller = CurrentMemoryContext;
-	bool		ok = false;
+	volatile FcTested tested = FC_TEST_FAILED;
 
-	reason[0] = '\0';
 	PG_TRY();
 	{
-		ok = fc_shape_exercise();
-		if (!ok)
+		if (!fc_shape_exercise())
 			strlcpy(reason, "self-test read back another page than it wrote", len);
+		else if (fc_shape_not_called() != NULL)
+		{
+			snprintf(reason, len, "self-test: the server does not call %s through its table",
+					 fc_shape_not_called());
+			tested = FC_TEST_NOT_CALLED;
+		}
+		else
+			tested = FC_TEST_PASSED;
 	}
 	PG_CATCH();
 	{
@@ -115,16 +121,10 @@ fc_attach_self_test(char *reason, size_t len)
 		MemoryContextSwitchTo(caller);
 		error = CopyErrorData();
 		FlushErrorState();
-		snprintf(reason, len, "self-test failed: %s", error->message);
+		fc_shape_clean_up();
+		snprintf(reason, len, "self-test could not be carried out: %s", error->message);
 		FreeErrorData(error);
-		ok = false;
 	}
 	PG_END_TRY();
-	if (ok && fc_shape_not_called() != NULL)
-	{
-		snprintf(reason, len, "self-test: the server does not call %s through its table",
-				 fc_shape_not_called());
-		ok = false;
-	}
-	return ok;
+	return tested;
 }

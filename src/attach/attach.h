@@ -29,9 +29,9 @@ extern const char *fc_attach_way_name(void);
 
 /*
  * Does every wrapper get called?  Works on a temporary relation of its own,
- * in a process that may do file I/O.
+ * in a process that may do file I/O, and may be asked again after a failure.
  */
-extern bool fc_attach_self_test(char *reason, size_t len);
+extern FcTested fc_attach_self_test(char *reason, size_t len);
 
 /* Hooks for what changes files behind the storage manager. */
 extern void fc_attach_events(void);

@@ -14,6 +14,10 @@
 #include "calls.h"
 #include "catalog/pg_tablespace_d.h"
 #include "shape.h"
+#include "storage/lwlock.h"
+#if PG_VERSION_NUM >= 180000
+#include "storage/aio_subsys.h"
+#endif
 
 /* Order of the table; which major has which is below. */
 enum
@@ -205,6 +209,16 @@ truncate_to_nothing(SMgrRelation reln)
 
 	smgrtruncate(reln, &forknum, 1, &old, &none);
 #endif
+}
+
+void
+fc_shape_clean_up(void)
+{
+	LWLockReleaseAll();
+#if PG_VERSION_NUM >= 180000
+	pgaio_error_cleanup();
+#endif
+	smgrreleaseall();
 }
 
 bool

@@ -31,6 +31,9 @@ extern const FcShape *fc_shape(void);
  */
 extern bool fc_shape_exercise(void);
 
+/* After an exercise that raised: leaves nothing behind that would spoil the next. */
+extern void fc_shape_clean_up(void);
+
 /* Name of a wrapped call that the last exercise did not reach, or NULL. */
 extern const char *fc_shape_not_called(void);
 

@@ -33,6 +33,7 @@ ROOMS: dict[str, int] = {
     "checksum": 1,
     "layout": 1,
     "failpoint": 1,
+    "library": 1,
     "settings": 2,
     "types": 0,
     "compat": 0,

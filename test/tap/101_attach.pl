@@ -134,12 +134,59 @@ END
 	$node->poll_query_until('postgres', "SELECT state <> 'starting' FROM pg_stat_flashcache") or die;
 	my $reason = 'self-test read back another page than it wrote';
 
-	is(fc_view($node), "detached|$reason|interception", 'self-test: the view says so');
+	is(fc_view($node), "off|$reason|interception", 'self-test: the view says so');
 	# The writer warns after it has changed the state.
-	$node->wait_for_log(qr/WARNING: .* is detached/);
-	is_deeply([ fc_warnings($node) ], ["pg_flashcache is detached: $reason"], 'self-test: one warning');
+	$node->wait_for_log(qr/WARNING: .* is off/);
+	is_deeply([ fc_warnings($node) ], ["pg_flashcache is off: $reason"], 'self-test: one warning');
 	ok(fc_works($node), 'self-test: the server works');
 	is(join('|', map { $_ // '' } (fc_stat($node, 'inserts'))), 'inserts|0', 'self-test: nothing is cached');
+	$node->stop;
+}
+
+# The self-test can't be carried out: the cache is off until it can, and takes no part before.
+{
+	my $node = fc_new_node('no_test', start => 0);
+	my $base = $node->data_dir . '/base/1';
+
+	chmod 0500, $base or die "chmod: $!";
+	$node->start;
+	fc_create_sql($node);
+	fc_wait_state($node, 'off');
+	my $reason = qr/self-test could not be carried out: could not create file "base\/1\/t999999_\d+": Permission denied/;
+	like(fc_view($node), qr/^off\|$reason\|interception$/, 'no self-test: off');
+	my ($rc, undef, $stderr) = $node->psql('postgres', 'SELECT pg_flashcache_enable()');
+	is($rc, 3, 'no self-test: not enabled');
+	like($stderr, qr/ERROR:  pg_flashcache could not be enabled: $reason\nHINT:  The test writes a small file/,
+		'no self-test: enable says why');
+	# No probe from now on: what brings it back is what is asked for.
+	fc_failpoint($node, 'probe_due', 'error');
+	chmod 0700, $base or die "chmod: $!";
+	is($node->safe_psql('postgres', 'SELECT pg_flashcache_enable()'), 't', 'self-test possible: enabled');
+	is(fc_view($node), 'active||interception', 'self-test possible: active');
+	is_deeply([ map { s/999999_\d+/T/r } fc_warnings($node) ],
+		['pg_flashcache is off: self-test could not be carried out: could not create file "base/1/tT": Permission denied'],
+		'no self-test: one warning');
+	$node->stop;
+
+	# A probe brings it back as well.
+	chmod 0500, $base or die "chmod: $!";
+	$node->start;
+	fc_wait_state($node, 'off');
+	chmod 0700, $base or die "chmod: $!";
+	fc_wait_active($node);
+	pass('self-test possible: a probe finds it');
+	$node->stop;
+
+	# There is no place for the writer. (The launcher of logical replication has the one.)
+	my $log = -s $node->logfile;
+	$node->append_conf('postgresql.conf', 'max_worker_processes = 1');
+	$node->start;
+	$reason = 'there is no room for its background process: max_worker_processes is 1';
+	is(fc_view($node), "disabled|$reason|", 'no worker: the view says so');
+	is_deeply([ fc_warnings($node, $log) ], ["pg_flashcache is disabled: $reason"], 'no worker: one warning');
+	($rc, undef, $stderr) = $node->psql('postgres', 'SELECT pg_flashcache_enable()');
+	like($stderr, qr/is disabled: \Q$reason\E\nHINT:  Raise max_worker_processes/, 'no worker: enable says why');
+	is($node->safe_psql('postgres', 'SELECT memory_bytes FROM pg_stat_flashcache'), '0', 'no worker: no memory');
 	$node->stop;
 }
 

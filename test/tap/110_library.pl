@@ -1,0 +1,110 @@
+# The library under other names and in other places: the writer is always that of the copy which the server has preloaded,
+# and who calls another copy is told so. What the writer says when it ends.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::RealBin/../lib";
+use File::Copy;
+use FlashCache;
+use FlashCacheServer;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my ($libdir) = run_command([ 'pg_config', '--pkglibdir' ]);
+my $elsewhere = PostgreSQL::Test::Utils::tempdir();
+my $copy      = "$elsewhere/pg_flashcache.so";
+
+copy("$libdir/pg_flashcache.so", $copy) or die "copy: $!";
+
+# Ends the writer and waits for the next one; returns the state of the cache then.
+sub next_writer
+{
+	my ($node, $signal) = @_;
+	my $pid = $node->safe_psql('postgres', 'SELECT writer_pid FROM pg_stat_flashcache');
+
+	kill $signal, $pid;
+	$node->poll_query_until('postgres', "SELECT writer_pid <> $pid FROM pg_stat_flashcache") or die 'no writer came back';
+	return $node->safe_psql('postgres', 'SELECT state FROM pg_stat_flashcache');
+}
+
+# A server whose search path for libraries changes, so that another copy would be found.
+{
+	my $node = fc_new_node('path');
+	my $log  = -s $node->logfile;
+
+	$node->append_conf('postgresql.conf', "dynamic_library_path = '$elsewhere:\$libdir'");
+	$node->reload;
+	is(next_writer($node, 'TERM'), 'active', 'other library path: a writer that got SIGTERM is replaced');
+	like(slurp_file($node->logfile, $log), qr/"pg_flashcache writer" \(PID \d+\) exited with exit code 1/,
+		'SIGTERM from an administrator: the log says so');
+	unlike(slurp_file($node->logfile, $log), qr/terminated by signal/, 'other library path: nothing crashed');
+
+	$log = -s $node->logfile;
+	$node->stop;
+	unlike(slurp_file($node->logfile, $log), qr/pg_flashcache writer.*exit/, 'end of the server: the writer ends without a word');
+}
+
+# Preloaded by a path. The extension's functions come from $libdir, where another copy lies.
+{
+	my $node = fc_new_node('preloaded_by_path', start => 0);
+
+	$node->adjust_conf('postgresql.conf', 'shared_preload_libraries', "'$copy'");
+	$node->start;
+	$node->wait_for_log(qr/pg_flashcache is active/);
+	my ($rc, undef, $stderr) = $node->psql('postgres', 'CREATE EXTENSION pg_flashcache; SELECT * FROM pg_stat_flashcache');
+	is($rc, 3, 'preloaded by a path: functions of another copy raise an error');
+	like($stderr,
+		qr/ERROR:  this is not the copy of the pg_flashcache library that the server has preloaded\nDETAIL:  The function is from "\Q$libdir\E\/pg_flashcache.so", preloaded is "\Q$copy\E"\./,
+		'preloaded by a path: and say which is which');
+
+	# The view, of the copy that is preloaded; then without the file.
+	my $view = $node->safe_psql('postgres', q{SELECT pg_get_functiondef('pg_flashcache_stat'::regproc)}) =~
+	  s/\$libdir\/pg_flashcache/$copy/r;
+	$node->safe_psql('postgres', $view);
+	is($node->safe_psql('postgres', 'SELECT state FROM pg_stat_flashcache'), 'active', 'preloaded by a path: active');
+	unlink $copy or die "unlink: $!";
+	my $log = -s $node->logfile;
+	is(next_writer($node, 'TERM'), 'active', 'library removed from disk: a new writer runs the copy of the postmaster');
+	unlike(slurp_file($node->logfile, $log), qr/terminated by signal/, 'library removed from disk: nothing crashed');
+	$node->stop;
+	copy("$libdir/pg_flashcache.so", $copy) or die "copy: $!";
+}
+
+# Preloaded twice.
+{
+	my $node = fc_new_node('twice', start => 0);
+
+	$node->adjust_conf('postgresql.conf', 'shared_preload_libraries', "'pg_flashcache,$copy'");
+	$node->start;
+	fc_create_sql($node);
+	fc_wait_active($node);
+	is_deeply([ fc_warnings($node) ], ['pg_flashcache is preloaded already; another copy of its library is left alone'],
+		'preloaded twice: one warning');
+	$node->stop;
+
+	# A name for the writer has room for 95 bytes before 17: the path goes where it fits.
+	my $long = "$elsewhere/" . 'x' x 200;
+	mkdir $long or die "mkdir: $!";
+	copy($copy, "$long/pg_flashcache.so") or die "copy: $!";
+	$node->adjust_conf('postgresql.conf', 'shared_preload_libraries', "'$long/pg_flashcache.so'");
+	my $log = -s $node->logfile;
+	$node->start;
+	if ($node->pg_version < 17)
+	{
+		like(slurp_file($node->logfile, $log),
+			qr/WARNING:  pg_flashcache is disabled: the path of its library is longer than 95 bytes\n/,
+			'long path: no cache, one warning');
+	}
+	else
+	{
+		$node->wait_for_log(qr/pg_flashcache is active/, $log);
+		pass('long path: active');
+	}
+	ok(fc_works($node), 'long path: the server works');
+	$node->stop;
+}
+
+done_testing();
