@@ -184,6 +184,41 @@ fc_policy_longer_pause(uint32_t seconds)
 	return seconds * 2 < FC_LONGEST_PAUSE_S ? seconds * 2 : FC_LONGEST_PAUSE_S;
 }
 
+/* FNV-1a (Fowler, Noll, Vo) of all but the digits; never 0. */
+static uint64_t
+cause_of(const char *reason)
+{
+	uint64_t	hash = UINT64_C(14695981039346656037);
+
+	for (; *reason; reason++)
+		if (*reason < '0' || *reason > '9')
+			hash = (hash ^ (unsigned char) *reason) * UINT64_C(1099511628211);
+	return hash != 0 ? hash : 1;
+}
+
+bool
+fc_policy_warn(FcWarnings *warnings, const char *reason, uint64_t now_ns)
+{
+	uint64_t	cause = cause_of(reason);
+	int			at = 0;
+
+	for (int i = 0; i < FC_CAUSES; i++)
+	{
+		if (warnings->of[i].cause == cause)
+		{
+			if (now_ns - warnings->of[i].warned_at_ns < FC_WARNING_NS)
+				return false;
+			at = i;
+			break;
+		}
+		if (warnings->of[i].warned_at_ns < warnings->of[at].warned_at_ns)
+			at = i;
+	}
+	warnings->of[at].cause = cause;
+	warnings->of[at].warned_at_ns = now_ns;
+	return true;
+}
+
 uint32_t
 fc_policy_probe_interval(uint64_t asked, uint64_t found)
 {

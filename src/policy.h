@@ -162,6 +162,28 @@ extern bool fc_policy_fast_again(uint64_t flash_ns, uint64_t disk_ns);
 #define FC_LONGEST_PAUSE_S 300
 extern uint32_t fc_policy_longer_pause(uint32_t seconds);
 
+/* ---- warnings ---- */
+
+/* Causes of trouble that the log was warned of; all zeros = of none. */
+#define FC_CAUSES 8
+typedef struct FcWarnings
+{
+	struct
+	{
+		uint64_t	cause;		/* 0 = none */
+		uint64_t	warned_at_ns;
+	}			of[FC_CAUSES];
+} FcWarnings;
+
+#define FC_WARNING_NS UINT64_C(3600000000000)	/* one an hour of each cause */
+
+/*
+ * Is it time for a warning of this cause?  If so, it is noted.  Two reasons
+ * that differ in digits only (an offset, a time) have the same cause.  With
+ * more causes than there is room for, the one warned of first is forgotten.
+ */
+extern bool fc_policy_warn(FcWarnings *warnings, const char *reason, uint64_t now_ns);
+
 /* ---- page-cache probe ---- */
 
 #define FC_PROBE_WINDOW 1024	/* answers a verdict is based on */

@@ -23,8 +23,8 @@
  * as slow as it was when the cache paused.  A cache that is back and goes off again
  * soon goes on with the longer pause, so that a device that comes and goes
  * costs less and less; a while without trouble, or pg_flashcache_enable(),
- * starts from the beginning.  Of such a series the first fault is a WARNING,
- * and then one an hour.
+ * starts from the beginning.  Of such a series the first fault of each cause
+ * is a WARNING, and then one an hour.
  *
  * Copyright (c) 2026, the pg_flashcache developers
  *
@@ -63,7 +63,6 @@
 #define MAX_HANDOFF 1024		/* dirty evictions taken before the pool is looked at */
 #define MAX_LATER 4096			/* frames to be looked at again */
 #define QUIET_NS UINT64CONST(600000000000)	/* ten minutes without trouble end a series */
-#define WARNING_NS UINT64CONST(3600000000000)	/* warnings of one series */
 
 typedef struct WriterShared
 {
@@ -75,7 +74,9 @@ typedef struct WriterShared
 	bool		tested;			/* the self-test has passed */
 	pg_atomic_uint64 next_probe;	/* TimestampTz; 0 = none */
 	int			can_time_out;	/* -1 = not known yet */
-	char		shares[32];		/* what tell_shares() has found */
+	char		shares[32];		/* what warn_shares() has found */
+	uint64		wrong_warned;		/* pages with wrong content that the log knows of */
+	uint64		wrong_warned_at;	/* ns; 0 = never */
 } WriterShared;
 
 static WriterShared *shared = NULL;
@@ -95,7 +96,8 @@ static int	nlater;
 static uint32 pause_s = FC_FIRST_PAUSE_S;
 static uint64 probe_at;
 static uint64 active_since;
-static uint64 warned_at;
+static bool in_series;			/* there was trouble since forget_trouble() */
+static FcWarnings warnings;
 
 Size
 fc_writer_shmem_size(void)
@@ -118,6 +120,8 @@ fc_writer_shmem_init(void)
 	pg_atomic_init_u64(&shared->next_probe, 0);
 	shared->can_time_out = -1;
 	shared->shares[0] = '\0';
+	shared->wrong_warned = fc_stats_total(FC_CHECKSUM_FAILURES);
+	shared->wrong_warned_at = 0;
 	fc_writer_scrub_shmem_init();
 }
 
@@ -142,7 +146,8 @@ static void
 forget_trouble(void)
 {
 	pause_s = FC_FIRST_PAUSE_S;
-	warned_at = 0;
+	in_series = false;
+	memset(&warnings, 0, sizeof(warnings));
 	active_since = 0;
 }
 
@@ -152,8 +157,9 @@ note_trouble(void)
 {
 	if (active_since != 0 && fc_now_ns() - active_since >= QUIET_NS)
 		forget_trouble();
-	else if (warned_at != 0 && active_since != 0)
+	else if (in_series && active_since != 0)
 		pause_s = fc_policy_longer_pause(pause_s);
+	in_series = true;
 	active_since = 0;
 	schedule_probe();
 }
@@ -164,8 +170,6 @@ tell_log(void)
 	char		reason[FC_REASON_LEN];
 	char		hint[FC_HINT_LEN];
 	FcState		state = fc_cache_state();
-	uint64		now = fc_now_ns();
-	int			elevel = WARNING;
 
 	if (!fc_cache_take_warning(reason, hint))
 		return;
@@ -177,14 +181,29 @@ tell_log(void)
 		return;
 	}
 	note_trouble();
-	if (warned_at != 0 && now - warned_at < WARNING_NS)
-		elevel = LOG;
-	else
-		warned_at = now;
-	ereport(elevel,
+	ereport(fc_policy_warn(&warnings, reason, fc_now_ns()) ? WARNING : LOG,
 			(errmsg("pg_flashcache is %s: %s", fc_state_name(state), reason),
 			 errdetail("PostgreSQL runs on without the cache, which tries again by itself in %u s.", pause_s),
 			 errhint("%s%spg_flashcache_enable() tries at once.", hint, hint[0] ? " " : "")));
+}
+
+/* Pages with wrong content: a warning when there are any, and then one an hour with the number since. */
+static void
+warn_wrong_content(void)
+{
+	uint64		now = fc_now_ns();
+	uint64		n = fc_stats_total(FC_CHECKSUM_FAILURES) - shared->wrong_warned;
+
+	if (n == 0 || (shared->wrong_warned_at != 0 && now - shared->wrong_warned_at < FC_WARNING_NS))
+		return;
+	shared->wrong_warned += n;
+	shared->wrong_warned_at = now;
+	ereport(WARNING,
+			(errmsg_plural("pg_flashcache has read %llu page with wrong content from flash",
+						   "pg_flashcache has read %llu pages with wrong content from flash",
+						   (unsigned long) n, (unsigned long long) n),
+			 errdetail("Queries got the right content from the disk. The slots in \"%s\" are no longer used.", fc_setting_file),
+			 errhint("If it happens again, replace the device, or find out who else writes to it.")));
 }
 
 static void
@@ -197,7 +216,7 @@ set_active(void)
 
 /* A file on the file system of the server's own: once, not at each opening. */
 static void
-tell_shares(void)
+warn_shares(void)
 {
 	const char *with = fc_store_shares();
 
@@ -259,7 +278,7 @@ open_device(FcStoreError *error)
 					"through the page cache, since its file system has no direct I/O"),
 			 shared->can_time_out ? 0 :
 			 errdetail("There is no io_uring here: a device that hangs would hold up who reads from it.")));
-	tell_shares();
+	warn_shares();
 	return true;
 }
 
@@ -608,6 +627,7 @@ fc_writer_run(FcSelfTest test)
 			ProcessConfigFile(PGC_SIGHUP);
 		}
 		run_state();
+		warn_wrong_content();
 		scrubbing = fc_writer_scrub_run();
 		if (fc_cache_state() == FC_STATE_ACTIVE)
 		{

@@ -327,5 +327,136 @@ my @counters = qw(read_errors write_errors checksum_failures slots_retired hits)
 		'verify: the log says where');
 }
 
+is((grep { /with wrong content/ } fc_warnings($node)), 1, 'wrong content: one warning, within an hour');
 $node->stop;
+
+# What the log says over hours. The clock that the server sees is ahead of the real one by as many seconds as a file says.
+{
+	my $file = PostgreSQL::Test::Utils::tempdir() . '/ahead';
+	my $ahead = 0;
+	my $later = sub {
+		$ahead += shift;
+		open my $fh, '+<:raw', $file or die "$file: $!";
+		print $fh pack('q', $ahead);
+		close $fh or die $!;
+	};
+	open my $fh, '>:raw', $file or die "$file: $!";
+	print $fh pack('q', 0);
+	close $fh or die $!;
+
+	my $clock = fc_library('clock', <<"END");
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <time.h>
+
+static const volatile long long *ahead;
+
+__attribute__((constructor)) static void
+begin(void)
+{
+	void	   *mapped = mmap(0, 8, PROT_READ, MAP_SHARED, open("$file", O_RDONLY | O_CLOEXEC), 0);
+
+	if (mapped != MAP_FAILED)
+		ahead = mapped;
+}
+
+int
+clock_gettime(clockid_t id, struct timespec *ts)
+{
+	static int	(*real) (clockid_t, struct timespec *);
+	int			rc;
+
+	if (!real)
+		*(void **) &real = dlsym(RTLD_NEXT, "clock_gettime");
+	rc = real(id, ts);
+	if (ahead && id == CLOCK_MONOTONIC)
+		ts->tv_sec += *ahead;
+	return rc;
+}
+END
+	$node = fc_odd_node('hours', preload => $clock, size => '8MB',
+		conf => "bgwriter_lru_maxpages = 0\ncheckpoint_timeout = 1h\n");
+	fc_create_sql($node);
+	fc_wait_active($node);
+	$node->safe_psql('postgres', q{
+		CREATE TABLE t (v text);
+		ALTER TABLE t ALTER v SET STORAGE PLAIN;
+		INSERT INTO t SELECT n || repeat('x', 5000) FROM generate_series(1, 20) n;
+	});
+	# Which lines the log got since the last call, in short.
+	my $from  = 0;
+	my $lines = sub {
+		my $log = substr(slurp_file($node->logfile), $from);
+		$from += length $log;
+		return [ map { s/^.*?(WARNING|LOG):\s+/$1: /r =~ s/(failures in a row).*/$1/r =~ s/ \(.*|: \d+ slots.*//r }
+			  grep { /(WARNING|LOG): +pg_flashcache / && !/@{[FC_BESIDE]}/ } split /\n/, $log ];
+	};
+	# Pages that come back with one bit changed; all that the statement needs beside them is in shared buffers.
+	my $wrong = sub {
+		my ($pages) = @_;
+		my $read = join ' ', map { "PERFORM v FROM t WHERE ctid = '($_,1)';" } @$pages;
+
+		fc_to_flash($node, 't');
+		$node->safe_psql('postgres', qq{
+			DO \$\$
+			BEGIN
+				FOR i IN 1 .. 2 LOOP
+					IF i = 1 THEN
+						PERFORM v FROM t WHERE ctid = '(19,1)';
+					ELSE
+						PERFORM fc_failpoint('store_read', 'flip');
+						$read
+					END IF;
+					PERFORM fc_failpoint('store_read', 'off');
+				END LOOP;
+			END \$\$});
+		fc_writer_round($node);
+	};
+	my $trouble = sub {
+		my ($point, $action, $do) = @_;
+
+		fc_to_flash($node, 't');
+		fc_failpoint($node, $point, $action);
+		$do->();
+		fc_wait_state($node, 'off');
+		fc_failpoint($node, $point, 'off');
+		# the next probe is due, but ten minutes have not gone by
+		$later->(20);
+		fc_wait_active($node);
+		$node->wait_for_log(qr/is active/, $from);
+	};
+	my $back  = 'LOG: pg_flashcache is active';
+	my $read  = sub { $trouble->('store_read', 'error', sub { $node->safe_psql('postgres', 'SELECT count(v) FROM t') }) };
+	my $write = sub { $trouble->('store_write', 'error', sub { $node->psql('postgres', 'SELECT pg_flashcache_scrub(true)') }) };
+	my $reads  = 'pg_flashcache is off: 3 failures in a row';
+
+	$lines->();
+	$wrong->([1]);
+	is_deeply($lines->(), ['WARNING: pg_flashcache has read 1 page with wrong content from flash'], 'hours: a page with wrong content');
+	like(slurp_file($node->logfile),
+		qr/DETAIL:  Queries got the right content from the disk\. .*\n.*HINT:  If it happens again, replace the device/, 'hours: what it means');
+	$wrong->([ 2, 3 ]);
+	$later->(3500);
+	$wrong->([4]);
+	is_deeply($lines->(), [], 'hours: more of them within the hour');
+	$later->(101);
+	$node->wait_for_log(qr/pages with wrong content/, $from);
+	is_deeply($lines->(), ['WARNING: pg_flashcache has read 3 pages with wrong content from flash'], 'hours: the number since, after it');
+
+	$read->();
+	is_deeply($lines->(), [ "WARNING: $reads", $back ], 'hours: a device that fails to read');
+	$read->();
+	is_deeply($lines->(), [ "LOG: $reads", $back ], 'hours: again, no second warning');
+	$write->();
+	is_deeply($lines->(), [ "WARNING: $reads", $back ], 'hours: that it fails to write is another cause');
+	$write->();
+	$read->();
+	is_deeply($lines->(), [ "LOG: $reads", $back, "LOG: $reads", $back ], 'hours: neither is news');
+	$later->(600);
+	$read->();
+	is_deeply($lines->(), [ "WARNING: $reads", $back ], 'hours: after ten minutes without trouble it is');
+	$node->stop;
+}
+
 done_testing();

@@ -274,6 +274,35 @@ slow_device(void)
 	check(fc_policy_longer_pause(FC_LONGEST_PAUSE_S) == FC_LONGEST_PAUSE_S, "pause: and stays there");
 }
 
+static void
+warnings(void)
+{
+	FcWarnings	w = {0};
+	uint64_t	now = SECOND;
+	char		reason[] = "cause A";
+
+	check(fc_policy_warn(&w, "could not read 8192 bytes at offset 65536: Input/output error", now), "warn: a first cause");
+	check(!fc_policy_warn(&w, "could not read 16384 bytes at offset 0: Input/output error", now + FC_WARNING_NS - 1),
+		  "warn: not again within an hour, whatever the numbers");
+	check(fc_policy_warn(&w, "could not read 8192 bytes at offset 65536: No space left on device", now + 1), "warn: another cause at once");
+	check(fc_policy_warn(&w, "could not write 8192 bytes at offset 65536: Input/output error", now + 1), "warn: and a third");
+	check(fc_policy_warn(&w, "could not read 8192 bytes at offset 65536: Input/output error", now + FC_WARNING_NS),
+		  "warn: again after an hour");
+	check(!fc_policy_warn(&w, "could not read 8192 bytes at offset 65536: Input/output error", now + FC_WARNING_NS + 1),
+		  "warn: and then for an hour not");
+
+	/* more causes than are kept: the oldest goes */
+	w = (FcWarnings) {0};
+	for (int i = 0; i < FC_CAUSES; i++, reason[6]++)
+		check(fc_policy_warn(&w, reason, now + i), "warn: as many causes as there is room for");
+	reason[6] = 'A';
+	for (int i = 0; i < FC_CAUSES; i++, reason[6]++)
+		check(!fc_policy_warn(&w, reason, now + FC_CAUSES), "warn: each of them once");
+	check(fc_policy_warn(&w, reason, now + FC_CAUSES), "warn: one more");
+	check(!fc_policy_warn(&w, "cause B", now + FC_CAUSES), "warn: the second is still known");
+	check(fc_policy_warn(&w, "cause A", now + FC_CAUSES), "warn: the first was forgotten");
+}
+
 int
 main(void)
 {
@@ -285,5 +314,6 @@ main(void)
 	leaving();
 	means_and_probe();
 	slow_device();
+	warnings();
 	return done();
 }
