@@ -22,6 +22,7 @@ from pgflash.pilot import scenario as scenarios
 from pgflash.pilot.progress import JsonReporter, Reporter, TerminalReporter
 from pgflash.pilot.store import RUNS, Study, open_study
 from pgflash.system import in_memory
+from pgflash.units import ENDURANCE_FORMS, Endurance, parse_endurance
 
 app = typer.Typer(
     no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help="The command line tool of pg_flashcache."
@@ -32,6 +33,10 @@ app.add_typer(pilot, name="pilot")
 STUDIES = Path("pgflash-studies")
 errors = Console(stderr=True, highlight=False)
 
+EnduranceOption = Annotated[
+    str | None,
+    typer.Option(help=f"What the flash drive may be written in its life, by its data sheet: {ENDURANCE_FORMS}. For the report's years."),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="JSON on standard output, errors included.")]
 
 
@@ -55,6 +60,11 @@ def run_command(
     ] = None,
     check: Annotated[bool, typer.Option("--check", help="Only check scenarios and machine.")] = False,
     report: Annotated[bool, typer.Option(help="Write the report at the end.")] = True,
+    repetitions: Annotated[
+        int | None, typer.Option(min=1, max=100, help="Instead of the scenario's; with more of them a study that is there goes on.")
+    ] = None,
+    warm_up: Annotated[int | None, typer.Option(min=1, max=86400, help="Seconds, instead of the scenario's warmup.max_s.")] = None,
+    endurance: EnduranceOption = None,
     keep: Annotated[bool, typer.Option("--keep", help="Leave clusters and disks behind, for looking at them.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
     json_: JsonOption = False,
@@ -62,7 +72,8 @@ def run_command(
     """Runs a study, or what is missing of it. Own clusters on modelled storage need root."""
     from pgflash.pilot.runner import Runner
 
-    chosen = load_all(scenario)
+    chosen = load_all(scenario, repetitions, warm_up)
+    drive = _endurance(endurance)
     if report:
         _load_writer()
     folder = study or STUDIES / "+".join(Path(name).stem for name in scenario)
@@ -77,7 +88,7 @@ def run_command(
         outcome = runner.run()
     except KeyboardInterrupt as error:
         raise Interrupted("interrupted", "what was measured is kept; the same command goes on from there") from error
-    written = _write_report([folder], folder) if report and open_study(folder).runs else {}
+    written = _write_report([folder], folder, drive) if report and open_study(folder).runs else {}
     _out(
         json_,
         {"event": "end", "study": str(folder), "done": outcome.done, "there_already": outcome.skipped, "failed": outcome.failed, **written},
@@ -136,14 +147,15 @@ def _study_row(folder: Path) -> dict[str, Any]:
 def report_command(
     study: Annotated[list[Path], typer.Argument(help="One or more folders of studies.")],
     out: Annotated[Path | None, typer.Option(help="Folder of the report. Default: that of the first study.")] = None,
+    endurance: EnduranceOption = None,
     json_: JsonOption = False,
 ) -> None:
     """Writes report.html and report.md from what studies have measured so far."""
-    written = _write_report(study, out or study[0])
+    written = _write_report(study, out or study[0], _endurance(endurance))
     _out(json_, written, "\n".join(f"{name}: {path}" for name, path in written.items()))
 
 
-def _load_writer() -> Callable[[list[Study], Path], dict[str, Path]]:
+def _load_writer() -> Callable[[list[Study], Path, Endurance | None], dict[str, Path]]:
     """Before a study begins: what is missing for its report must not turn up after hours."""
     try:
         from pgflash.pilot.report import write
@@ -155,12 +167,21 @@ def _load_writer() -> Callable[[list[Study], Path], dict[str, Path]]:
     return write
 
 
-def _write_report(folders: list[Path], out: Path) -> dict[str, str]:
+def _endurance(text: str | None) -> Endurance | None:
+    if text is None:
+        return None
+    found = parse_endurance(text)
+    if found is None:
+        raise typer.BadParameter(f"{text!r} will not do; allowed: {ENDURANCE_FORMS}", param_hint="--endurance")
+    return found
+
+
+def _write_report(folders: list[Path], out: Path, drive: Endurance | None) -> dict[str, str]:
     write = _load_writer()
     studies = [open_study(folder) for folder in folders]
     if not any(study.runs for study in studies):
         raise StudyError("nothing has been measured yet: " + ", ".join(map(str, folders)))
-    return {name: str(path) for name, path in write(studies, out).items()}
+    return {name: str(path) for name, path in write(studies, out, drive).items()}
 
 
 @pilot.command("compare")
@@ -195,13 +216,13 @@ def compare_command(
 # --- helpers ------------------------------------------------------------------------------------------------
 
 
-def load_all(names: list[str]) -> list[scenarios.Scenario]:
+def load_all(names: list[str], repetitions: int | None = None, warm_up_s: int | None = None) -> list[scenarios.Scenario]:
     """All of them, or one error with the faults of all."""
     loaded: list[scenarios.Scenario] = []
     faults: list[str] = []
     for name in scenarios.expanded(names):
         try:
-            loaded.append(scenarios.load_scenario(name))
+            loaded.append(scenarios.load_scenario(name, repetitions, warm_up_s))
         except ScenarioError as error:
             if len(names) == 1 and names[0] != "complete":
                 raise

@@ -61,3 +61,39 @@ def show_seconds(seconds: float) -> str:
 def show_times(ratio: float) -> str:
     """How many times: 12.3 -> "12.3 times"."""
     return f"{ratio:.0f} times" if ratio >= 20 else f"{ratio:.3g} times"
+
+
+@dataclass(frozen=True)
+class Endurance:
+    """What a drive may be written before it wears out, by its data sheet."""
+
+    text: str
+    bytes: float
+
+    def years(self, bytes_per_s: float) -> float:
+        """At this rate, day and night; infinite without writes."""
+        return self.bytes / (bytes_per_s * 86400 * 365.25) if bytes_per_s > 0 else float("inf")
+
+
+_DECIMAL = {"GB": 1e9, "TB": 1e12, "PB": 1e15}
+_WRITTEN = re.compile(r"(\d+(?:\.\d+)?)\s*(TBW|PBW)")
+_A_DAY = re.compile(r"(\d+(?:\.\d+)?)\s*DWPD of (\d+(?:\.\d+)?)\s*(GB|TB) for (\d+(?:\.\d+)?) years?")
+ENDURANCE_FORMS = '"1750 TBW", or "1 DWPD of 960GB for 5 years"'
+
+
+def parse_endurance(text: str) -> Endurance | None:
+    """Terabytes written, or drive writes a day. Decimal units, as on drives. None if it is neither."""
+    text = text.strip()
+    if written := _WRITTEN.fullmatch(text):
+        count = float(written[1]) * _DECIMAL[written[2][:2]]
+    elif a_day := _A_DAY.fullmatch(text):
+        count = float(a_day[1]) * float(a_day[2]) * _DECIMAL[a_day[3]] * 365 * float(a_day[4])
+    else:
+        return None
+    return Endurance(text, count) if count > 0 else None
+
+
+def show_years(years: float) -> str:
+    if years > 100:
+        return "more than 100"
+    return f"{years:.1f}" if years >= 1 else f"{years:.2g}"

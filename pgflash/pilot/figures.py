@@ -17,6 +17,11 @@ class Spread:
     greatest: float
     count: int
 
+    @property
+    def scatter(self) -> float:
+        """Greatest minus least, as a share of the median."""
+        return (self.greatest - self.least) / self.median if self.median else 0.0
+
     def overlaps(self, other: Spread) -> bool:
         return self.least <= other.greatest and other.least <= self.greatest
 
@@ -36,6 +41,21 @@ class Point:
     arm: dict[str, Any]
     conditions: dict[str, Any]
     runs: list[dict[str, Any]] = field(default_factory=list)
+    plateaus: dict[int, bool] = field(default_factory=dict)  # by repetition: whether warming up had stopped to bring more
+
+    @property
+    def repetitions(self) -> int:
+        return len(self.runs)
+
+    @property
+    def warm(self) -> int:
+        """How many of the repetitions were measured on a plateau."""
+        return sum(1 for run in self.runs if self.plateaus.get(int(run["repetition"]), False))
+
+    @property
+    def filled(self) -> Spread | None:
+        """Share of the cache that was in use at the end of each run."""
+        return self.value(lambda run: run["used"] / run["slots"] if run.get("slots") and run.get("used") is not None else None)
 
     def value(self, pick: Callable[[dict[str, Any]], float | None]) -> Spread | None:
         return spread(pick(run) for run in self.runs)
@@ -75,7 +95,7 @@ class Point:
         return int(self.conditions.get("flash_mb") or 0)
 
 
-def points(runs: Iterable[dict[str, Any]]) -> list[Point]:
+def points(runs: Iterable[dict[str, Any]], warmups: Iterable[dict[str, Any]] = ()) -> list[Point]:
     """In the order in which they were first measured."""
     found: dict[tuple[str, str, int], Point] = {}
     for run in runs:
@@ -83,4 +103,8 @@ def points(runs: Iterable[dict[str, Any]]) -> list[Point]:
         if key not in found:
             found[key] = Point(*key, arm=run["arm"], conditions=run["conditions"])
         found[key].runs.append(run)
+    for line in warmups:
+        for point in found.values():
+            if (point.scenario, point.variant) == (line["scenario"], line["variant"]):
+                point.plateaus[int(line["repetition"])] = bool(line["plateau"])
     return list(found.values())

@@ -155,8 +155,10 @@ class Scenario:
 
     @property
     def digest(self) -> str:
-        """Of what is measured: a comment or another layout of the file is the same study."""
-        return hashlib.sha256(repr(sorted(tomllib.loads(self.text).items())).encode()).hexdigest()[:16]
+        """Of what is measured, not how often: a comment, another layout of the file, or more repetitions are the same study."""
+        values = tomllib.loads(self.text)
+        values.pop("repetitions", None)
+        return hashlib.sha256(repr(sorted(values.items())).encode()).hexdigest()[:16]
 
     @property
     def variants(self) -> tuple[Variant, ...]:
@@ -191,7 +193,34 @@ def expanded(names: list[str]) -> list[str]:
     return [each for name in names for each in (COMPLETE if name == "complete" else (name,))]
 
 
-def load_scenario(name: str) -> Scenario:
+def changed(text: str, repetitions: int | None, warm_up_s: int | None) -> str:
+    """The text with other values for these two, as options of the command ask for."""
+    if repetitions is not None:
+        text = _with(text, "", "repetitions", repetitions)
+    return text if warm_up_s is None else _with(text, "warmup", "max_s", warm_up_s)
+
+
+def _with(text: str, table: str, key: str, number: int) -> str:
+    """With the key in that table, the top one if it has no name."""
+    line_of_key = f"{key} = {number}"
+    lines = [] if table else [line_of_key]
+    here, placed = "", not table
+    for line in text.splitlines():
+        header = re.match(r"\s*\[+\s*([\w-]+)\s*\]", line)
+        if header:
+            here = header[1]
+        elif here == table and re.match(rf"\s*{key}\s*=", line):
+            continue
+        lines.append(line)
+        if header and here == table:
+            lines.append(line_of_key)
+            placed = True
+    if not placed:
+        lines += [f"[{table}]", line_of_key]
+    return "\n".join(lines) + "\n"
+
+
+def load_scenario(name: str, repetitions: int | None = None, warm_up_s: int | None = None) -> Scenario:
     """A file, or the name of a shipped one."""
     path = Path(name)
     if path.suffix == ".toml" or path.is_file():
@@ -199,11 +228,11 @@ def load_scenario(name: str) -> Scenario:
             text = path.read_text("utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise ScenarioError(name, [f"cannot be read: {error}"]) from error
-        return parse_scenario(text, path.stem, path.parent)
+        return parse_scenario(changed(text, repetitions, warm_up_s), path.stem, path.parent)
     texts = shipped()
     if name not in texts:
         raise ScenarioError(name, [f"no such scenario; allowed: a file NAME.toml, complete, or one of {', '.join(texts)}"])
-    return parse_scenario(texts[name], name, Path())
+    return parse_scenario(changed(texts[name], repetitions, warm_up_s), name, Path())
 
 
 def parse_scenario(text: str, name: str, folder: Path, *, stored: bool = False) -> Scenario:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pgflash.errors import StudyError
-from pgflash.pilot.figures import points
+from pgflash.pilot.figures import Point, points
 from pgflash.pilot.report import make, write
 from pgflash.pilot.report.advice import advise
 from pgflash.pilot.report.build import front_of_flash, ms, not_measured, response_by_size, three_ways, throughput_by_size, tuning, versions
@@ -28,19 +28,29 @@ ARM = {
 
 
 def made_up(
-    variant: str, average_ms: float, *, scatter: float = 0.0, share: float = 0.0, reps: int = 3, cpu: float = 0.3, **arm: Any
+    variant: str,
+    average_ms: float,
+    *,
+    scatter: float = 0.0,
+    share: float = 0.0,
+    reps: int = 3,
+    cpu: float = 0.3,
+    filled: float = 1.0,
+    busy: float = 0.99,
+    **arm: Any,
 ) -> list[dict[str, Any]]:
     """Runs of one variant with 16 clients, the repetitions apart by `scatter` milliseconds."""
     return [
         {
             "kind": "run", "scenario": "made-up", "variant": variant, "clients": 16, "repetition": i + 1,
             "arm": ARM | {"cache": f"{share:.0%}" if share else "", "cache_share": share} | arm,
-            "conditions": {"server": "PostgreSQL 15.1", "database_mb": 1000, "shared_buffers_mb": 30, "memory_limit": "230 MB", "disk": "a disk",
-                           "flash": "a flash", "flash_mb": round(1000 * share), "moved_mb": 100, "moved_objects": ["index a"]},
+            "conditions": {"server": "PostgreSQL 15.1", "database_mb": 102400, "shared_buffers_mb": 30, "memory_limit": "230 MB", "disk": "a disk",
+                           "flash": "a flash", "flash_mb": round(102400 * share), "moved_mb": 100, "moved_objects": ["index a"]},
             "average_ms": average_ms + i * scatter, "tps": 16000 / (average_ms + i * scatter), "transactions": 1000, "percentiles": {"p95": 2 * average_ms},
             "errors": 0, "note": "", "over_time": [[0, 1.0, 2.0, 3.0]], "elapsed_s": 10.0, "cpu": cpu,
-            "hit_ratio": 0.9 if share else None, "counters": {"cache.hits": 900, "cache.inserts": 50} if share else {},
-            "devices": {"disk": {"reads_per_s": 900.0, "busy": 0.99}},
+            "hit_ratio": 0.9 if share else None, "slots": 1000 if share else None, "used": round(1000 * filled) if share else None,
+            "flash_write_bytes_per_s": 1e6 if share else None, "counters": {"cache.hits": 900, "cache.inserts": 50} if share else {},
+            "devices": {"disk": {"reads_per_s": 900.0, "busy": busy}},
         }
         for i in range(reps)
     ]  # fmt: skip
@@ -48,12 +58,32 @@ def made_up(
 
 @pytest.fixture
 def scenario() -> Scenario:
-    text = 'goal = 45\nrepetitions = 3\n[load]\nkind = "pgbench-select"\nscale = 1\n[[arm]]\nname = "disk"\n[[arm]]\nname = "cache"\ncache = ["20%", "47%"]\n'
+    text = 'goal = 45\nrepetitions = 3\n[load]\nkind = "pgbench-select"\nscale = 1\n[disk]\nkind = "path"\npath = "/"\n[[arm]]\nname = "disk"\n[[arm]]\nname = "cache"\ncache = ["20%", "47%"]\n'
     return parse_scenario(text, "made-up", Path())
 
 
-def advice_on(scenario: Scenario, *runs: list[dict[str, Any]]) -> Advice:
-    return advise(scenario, points([line for some in runs for line in some]))
+def warmed(runs: list[dict[str, Any]], plateau: bool = True) -> list[dict[str, Any]]:
+    """The warm-ups before these runs."""
+    return [
+        {"kind": "warmup", "at": "now", "plateau": plateau, "seconds": 30, "rows": []}
+        | {name: run[name] for name in ("scenario", "variant", "repetition", "conditions")}
+        for run in runs
+    ]
+
+
+def measured(*runs: list[dict[str, Any]], cold: str = "") -> list[Point]:
+    """Points of these runs, all warm but the variant `cold`."""
+    lines = [line for some in runs for line in some]
+    return points(lines, [line | {"plateau": line["variant"] != cold} for line in warmed(lines)])
+
+
+def advice_on(scenario: Scenario, *runs: list[dict[str, Any]], cold: str = "") -> Advice:
+    return advise(scenario, measured(*runs, cold=cold), "study")
+
+
+@pytest.fixture
+def lab(scenario: Scenario) -> Scenario:
+    return parse_scenario(scenario.text.replace('kind = "path"\npath = "/"', 'kind = "lab"'), "made-up", Path())
 
 
 # --- words ---
@@ -100,7 +130,7 @@ def test_buy_the_knee_not_the_largest(scenario: Scenario) -> None:
     )
     assert advice.verdict == "buy"
     assert advice.headline == (
-        "Buy flash as a cache, 400 MB (40% of the database): 40 times faster, 40 ms to 1 ms. More brings less: 800 MB (80% of the database) gives 42 times."
+        "Buy flash as a cache, 40 GB (40% of the database): 40 times faster, 40 ms to 1 ms. More brings less: 80 GB (80% of the database) gives 42 times."
     )
     assert "Without flash the disk is the limit: 900 reads a second, busy 99% of the time." in advice.reasons
     assert "90.0% of the pages that shared_buffers did not have came from flash." in advice.reasons
@@ -124,12 +154,12 @@ def test_too_little_to_buy(scenario: Scenario) -> None:
 def test_flash_can_help_without_a_cache(scenario: Scenario) -> None:
     advice = advice_on(scenario, made_up("disk", 40.0), made_up("cache@20%", 39.0, share=0.2), made_up("hot", 10.0, moved="hottest"))
     assert advice.verdict == "no"
-    assert advice.headline.endswith(" Flash does help by moving the hottest objects to it (4 times faster).")
+    assert advice.headline.endswith(" Better than the cache: moving the hottest objects to flash (4 times faster).")
 
 
 def test_slower_is_said(scenario: Scenario) -> None:
     advice = advice_on(scenario, made_up("disk", 10.0), made_up("cache@20%", 11.0, share=0.2), made_up("cache@47%", 1.0, share=0.47))
-    assert advice.warnings == ["Slower than without cache at 200 MB (20% of the database)."]
+    assert advice.warnings == ["Slower than without cache at 20 GB (20% of the database)."]
 
 
 def test_the_processors_are_the_limit(scenario: Scenario) -> None:
@@ -145,7 +175,7 @@ def test_moving_memory_and_flash_are_held_against_the_cache(scenario: Scenario) 
     )  # fmt: skip
     assert (
         "Moving the hottest objects to flash (100 MB) is 20 times faster than the disk,"
-        " and 2 times as fast as the cache of 200 MB (20% of the database)." in advice.reasons
+        " and 2 times as fast as the cache of 20 GB (20% of the database)." in advice.reasons
     )
     assert "Doing both does not pay: 0.952 times as fast as the better of the two alone." in advice.reasons
     as_fast = advice_on(
@@ -179,38 +209,45 @@ def test_few_repetitions_and_no_limit_are_warned_of(scenario: Scenario) -> None:
 
 def test_the_curve_stands_beside_the_published_one(scenario: Scenario) -> None:
     runs = made_up("disk", 40.0, scatter=1) + made_up("cache@20%", 4.0, share=0.2) + made_up("cache@47%", 0.5, share=0.47)
-    figure = response_by_size(scenario, points(runs))
+    figure = response_by_size(scenario, measured(runs))
     assert figure is not None and figure.grid is not None
     ours, _, theirs = figure.series
     assert (ours.x, ours.y, ours.low, ours.high) == ([0.0, 20.0, 47.0], [41.0, 4.0, 0.5], [1.0, 0.0, 0.0], [1.0, 0.0, 0.0])
     assert (theirs.published, theirs.x[0], theirs.y[0], theirs.x[-1], theirs.y[-1]) == (True, 0.0, 3500.0, 46.7, 77.0)
-    assert figure.grid.rows[-1] == ["47%", "470 MB", "0.5 ms (0.5-0.5)", "1 ms (1-1)", "82", "90.0%", "77 ms", "45.5"]
+    assert figure.grid.rows[-1] == ["47%", "47 GB", "0.5 ms (0.5-0.5)", "1 ms (1-1)", "82", "90.0%", "77 ms", "45.5"]
     assert figure.findings[-1] == "At no size was the cache slower than no cache."
-    assert "database 1000 MB, shared_buffers 30 MB, memory limit 230 MB" in figure.conditions
+    assert "database 102400 MB, shared_buffers 30 MB, memory limit 230 MB" in figure.conditions
 
 
 def test_the_knee(scenario: Scenario) -> None:
     runs = made_up("disk", 40.0) + made_up("cache@20%", 4.0, share=0.2) + made_up("cache@47%", 3.9, share=0.47)
-    figure = throughput_by_size(scenario, points(runs))
+    figure = throughput_by_size(scenario, measured(runs))
     assert figure is not None
     assert figure.findings[0].startswith(
         "The knee is at 20% of the database: the smallest size with at least 90% of the greatest throughput ("
     )
-    assert [series.name for series in figure.series] == ["transactions/s", "disk reads/s", "flash reads/s", "flash page writes/s"]
+    assert [series.name for series in figure.series] == [
+        "transactions a second",
+        "reads from the disk a second",
+        "pages from flash a second",
+        "pages written to flash a second",
+    ]
     for faster, where in ((3.7, "20%"), (3.5, "47%")):  # 92 and 88% of the greatest throughput
         runs = made_up("disk", 40.0) + made_up("cache@20%", 4.0, share=0.2) + made_up("cache@47%", faster, share=0.47)
-        figure = throughput_by_size(scenario, points(runs))
+        figure = throughput_by_size(scenario, measured(runs))
         assert figure is not None
         assert figure.findings[0].startswith(f"The knee is at {where} of the database")
     rising = made_up("disk", 40.0) + made_up("cache@20%", 4.0, share=0.2) + made_up("cache@47%", 1.0, share=0.47)
-    figure = throughput_by_size(scenario, points(rising))
+    figure = throughput_by_size(scenario, measured(rising))
     assert figure is not None
-    assert figure.findings[1].startswith("That is the largest size measured")
+    assert figure.findings[1] == (
+        "With 47 GB (47% of the database), which was full, the disk is still the limit (99% busy): more flash may bring more."
+    )
 
 
 def test_goals(scenario: Scenario) -> None:
     runs = made_up("disk", 40.0) + made_up("cache@20%", 4.0, share=0.2) + made_up("cache@47%", 0.5, share=0.47)
-    study = Study(Path("made-up"), {"made-up": scenario}, [line | {"at": "now"} for line in runs])
+    study = Study(Path("made-up"), {"made-up": scenario}, [line | {"at": "now"} for line in runs + warmed(runs)])
     report = make([study])
     assert report.goals is not None
     assert report.goals.rows == [
@@ -226,10 +263,10 @@ def test_versions_and_tuning(scenario: Scenario) -> None:
         + made_up("before", 50.0, tuning="before")
         + made_up("after", 45.0, tuning="after")
     )
-    by_version = versions(scenario, points(runs))
+    by_version = versions(scenario, measured(runs))
     assert by_version is not None
     assert by_version.series[0].x == ["disk-15, 15", "disk-17, 17"]
-    tuned = tuning(scenario, points(runs))
+    tuned = tuning(scenario, measured(runs))
     assert tuned is not None
     assert (tuned.series[0].x, tuned.series[0].y) == (["before", "after"], [50.0, 45.0])
     assert tuned.findings[1] == "Before: nothing could be set here."
@@ -238,15 +275,20 @@ def test_versions_and_tuning(scenario: Scenario) -> None:
 @pytest.mark.parametrize(
     ("before", "after", "scatter", "words"),
     [
-        (50.0, 25.0, 0.0, "it 2 times faster: 50 ms before, 25 ms after (95th percentile 100 ms, 50 ms)."),
-        (25.0, 50.0, 0.0, "it slower here: 25 ms before, 50 ms after (95th percentile 50 ms, 100 ms). Leave these settings as they were."),
-        (50.0, 49.0, 0.0, "no difference to speak of to the average: 50 ms before, 49 ms after (95th percentile 100 ms, 98 ms)."),
-        (50.0, 40.0, 10.0, "no difference to speak of to the average: 60 ms before, 50 ms after (95th percentile 100 ms, 80 ms)."),
+        (50.0, 25.0, 0.0, "it 2 times faster: 50 ms before, 25 ms after (95 of 100 come within 100 ms, 50 ms)."),
+        (
+            25.0,
+            50.0,
+            0.0,
+            "it slower here: 25 ms before, 50 ms after (95 of 100 come within 50 ms, 100 ms). Leave these settings as they were.",
+        ),
+        (50.0, 49.0, 0.0, "no difference to speak of to the average: 50 ms before, 49 ms after (95 of 100 come within 100 ms, 98 ms)."),
+        (50.0, 40.0, 10.0, "no difference to speak of to the average: 60 ms before, 50 ms after (95 of 100 come within 100 ms, 80 ms)."),
     ],
 )
 def test_tuning_in_words(scenario: Scenario, before: float, after: float, scatter: float, words: str) -> None:
     runs = made_up("before", before, scatter=scatter, tuning="before") + made_up("after", after, scatter=scatter, tuning="after")
-    figure = tuning(scenario, points(runs))
+    figure = tuning(scenario, measured(runs))
     assert figure is not None
     assert figure.findings[0] == f"Tuning makes {words}"
 
@@ -261,7 +303,7 @@ def test_tuning_in_words(scenario: Scenario, before: float, after: float, scatte
 )
 def test_front_of_flash_in_words(scenario: Scenario, without: float, with_cache: float, words: str) -> None:
     runs = made_up("flash", without, data="flash") + made_up("flash+cache", with_cache, share=0.3, data="flash")
-    figure = front_of_flash(scenario, points(runs))
+    figure = front_of_flash(scenario, measured(runs))
     assert figure is not None
     assert figure.findings == [words]
 
@@ -273,9 +315,11 @@ def test_three_ways_in_words(scenario: Scenario) -> None:
         + made_up("cache", 20.0, share=0.3)
         + made_up("flash", 4.0, data="flash")
     )
-    figure = three_ways(scenario, points(runs))
+    figure = three_ways(scenario, measured(runs))
     assert figure is not None
-    assert figure.findings == ["Indexes and temp on flash: no faster; flash cache of 30%: 2 times faster; all on flash: 10 times faster."]
+    assert figure.findings == [
+        "Indexes and temporary files on flash: no faster; flash cache of 30%: 2 times faster; all on flash: 10 times faster."
+    ]
 
 
 @pytest.mark.parametrize("name", FIGURES)
@@ -284,13 +328,13 @@ def test_what_was_not_measured_says_so(name: str) -> None:
     assert not not_measured(name).measured
 
 
-@pytest.mark.parametrize(("before", "after", "kind", "ticks"), [(50.0, 45.0, "linear", None), (500.0, 0.5, "log", "D2")])
+@pytest.mark.parametrize(("before", "after", "kind", "ticks"), [(50.0, 45.0, "linear", None), (500.0, 0.5, "log", "array")])
 def test_ticks_of_bars(scenario: Scenario, before: float, after: float, kind: str, ticks: str | None) -> None:
     """On a linear axis the ticks of a logarithmic one would be a black stripe."""
     figure = tuning(scenario, points(made_up("before", before, tuning="before") + made_up("after", after, tuning="after")))
     assert figure is not None
     axis = json.loads(as_json(figure))["layout"]["yaxis"]
-    assert (axis["type"], axis.get("dtick")) == (kind, ticks)
+    assert (axis["type"], axis.get("tickmode")) == (kind, ticks)
 
 
 # --- a recorded study ---
@@ -303,7 +347,7 @@ def test_every_figure_is_drawn(recorded: Path) -> None:
         found = [figure for key, figure in drawn.items() if key.startswith(name)]
         assert [figure.missing for figure in found] == [""] * len(found), name
         assert all(figure.measured and figure.conditions and figure.grid for figure in found), name
-    for name in ("latency-over-time", "warm-up", "write-amplification"):
+    for name in ("latency-over-time", "warm-up", "flash-writes"):
         assert any(key.startswith(name) for key in drawn), name
     assert report.failures == []
 

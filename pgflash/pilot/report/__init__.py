@@ -11,22 +11,23 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from pgflash import __version__
 from pgflash.errors import DiskFull, StudyError
 from pgflash.pilot.figures import Point, points
-from pgflash.pilot.report import build, charts, select
-from pgflash.pilot.report.advice import advise
+from pgflash.pilot.report import build, charts, evidence, published, select
+from pgflash.pilot.report.advice import advise, overall
 from pgflash.pilot.report.model import Advice, Figure, Grid, Report
 from pgflash.pilot.scenario import FIGURES, Scenario, figures_of, shipped
 from pgflash.pilot.store import Study
 from pgflash.system import disk_full
-from pgflash.units import show_times
+from pgflash.units import Endurance, parse_endurance, show_times
 
 HTML = "report.html"
 MARKDOWN = "report.md"
 TITLES_TOLD = 3  # more of them are counted
+DRIVE = parse_endurance("1 DWPD of 960GB for 5 years")  # a common drive for servers
 
 
-def write(studies: list[Study], out: Path) -> dict[str, Path]:
+def write(studies: list[Study], out: Path, drive: Endurance | None = None) -> dict[str, Path]:
     """Both files, each whole or as it was before."""
-    report = make(studies)
+    report = make(studies, drive)
     environment = Environment(
         loader=PackageLoader("pgflash.pilot.report", "."), autoescape=lambda name: name is not None and ".html" in name, undefined=StrictUndefined,
         trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,
@@ -65,11 +66,11 @@ def _cell(text: str) -> str:
 # --- from studies to a report -------------------------------------------------------------------------------
 
 
-def make(studies: list[Study]) -> Report:
+def make(studies: list[Study], drive: Endurance | None = None) -> Report:
     measured: list[tuple[Scenario, list[Point], Study]] = []
     for study in studies:
         for name, scenario in study.scenarios.items():
-            found = points(study.of("run", name))
+            found = points(study.of("run", name), study.of("warmup", name))
             if found:
                 measured.append((scenario, found, study))
     if not measured:
@@ -80,19 +81,32 @@ def make(studies: list[Study]) -> Report:
         for line in study.of("failed")
         if not _made_good(study, line)
     ]
+    advice = [advise(scenario, found, str(study.folder)) for scenario, found, study in measured]
     return Report(
         title=f"Will flash help? {_title([scenario for scenario, _, _ in measured])}",
+        overall=overall(advice, _judged(measured, advice)),
         made=time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
         studies=[_study_words(study) for study in studies],
         machines=_machines(studies),
-        advice=[advise(scenario, found) for scenario, found, _ in measured],
+        advice=advice,
         goals=_goals(measured),
-        figures=_figures(measured),
+        figures=_figures(measured, drive),
         runs=_runs(measured),
         checks=_checks(studies),
         failures=failures,
         notes=_notes(studies, measured),
     )
+
+
+def _judged(measured: list[tuple[Scenario, list[Point], Study]], advice: list[Advice]) -> list[Point]:
+    """What the verdicts rest on: the disk alone, and the caches in front of it."""
+    found = []
+    for (_, points_, _), each in zip(measured, advice, strict=True):
+        there = select.of_clients(points_, select.most_clients(points_))
+        base = select.base(there)
+        if each.verdict != "unclear" and base is not None:
+            found += [base, *select.caches(there)]
+    return found
 
 
 def _title(scenarios: list[Scenario]) -> str:
@@ -109,15 +123,15 @@ def _made_good(study: Study, failed: dict[str, object]) -> bool:
     return set(clients) <= there
 
 
-def _figures(measured: list[tuple[Scenario, list[Point], Study]]) -> list[Figure]:
+def _figures(measured: list[tuple[Scenario, list[Point], Study]], drive: Endurance | None) -> list[Figure]:
     """In the fixed order; a figure that nothing was measured for says so."""
     figures: list[Figure] = []
     for name in FIGURES:
-        made = [
-            figure
-            for scenario, found, _ in measured
-            if name in figures_of(scenario) and (figure := build.MAKERS[name](scenario, found)) is not None
-        ]
+        made = []
+        for scenario, found, _ in measured:
+            if name in figures_of(scenario) and (figure := build.MAKERS[name](scenario, found)) is not None:
+                figure.lab = evidence.lab(scenario, found)
+                made.append(figure)
         if not made:
             absent = build.not_measured(name)
             absent.missing = f"Not measured here. {_who_measures(name)}"
@@ -127,14 +141,17 @@ def _figures(measured: list[tuple[Scenario, list[Point], Study]]) -> list[Figure
                 if figure.measured:
                     figure.title += f" ({figure.id.removeprefix(name + '-')})"
         figures += made
+    endurance = drive or DRIVE
+    assert endurance is not None
     for scenario, found, study in measured:
         always = (
             build.latency_over_time(scenario, found),
             build.warm_up(scenario, study.of("warmup", scenario.name)),
-            build.write_amplification(scenario, found),
+            build.flash_writes(scenario, found, endurance, assumed=drive is None),
         )
         for figure in always:
             if figure is not None:
+                figure.lab = evidence.lab(scenario, found)
                 if len(measured) > 1:
                     figure.title += f" ({scenario.name})"
                 figures.append(figure)
@@ -155,7 +172,7 @@ def _goals(measured: list[tuple[Scenario, list[Point], Study]]) -> Grid | None:
             continue
         if scenario.goal:
             gain = build.factor(base.average_ms, caches[-1].average_ms)
-            reached = "reached" if gain >= scenario.goal else "not reached"
+            reached = ("reached" if gain >= scenario.goal else "not reached") + ("; not conclusive" if evidence.doubts(caches[-1]) else "")
             size = f"{100 * select.share(caches[-1]):.0f}%"
             rows.append([scenario.name, f"at least {show_times(scenario.goal)} faster at {size}", show_times(gain), reached])
         slower = [point for point in caches if build.is_slower(point, base)]
@@ -186,15 +203,13 @@ def _runs(measured: list[tuple[Scenario, list[Point], Study]]) -> Grid:
         "variant",
         "clients",
         "runs",
-        "average",
-        "p50",
-        "p95",
-        "p99",
-        "tps",
-        "flash hits",
-        "disk reads/s",
+        build.AVERAGE,
+        *build.FASTER.values(),
+        "transactions a second",
+        "reads answered by flash",
+        "reads from the disk a second",
         "disk busy",
-        "cpu",
+        "processors busy",
     ]
     return Grid(header, rows)
 
@@ -208,10 +223,13 @@ def _checks(studies: list[Study]) -> Grid | None:
     return Grid(["scenario", "variant", "run", "check", "passed"], rows) if rows else None
 
 
+def _wanted(study: Study) -> int:
+    return sum(len(s.variants) * len(s.load.clients) * s.repetitions for s in study.scenarios.values())
+
+
 def _study_words(study: Study) -> dict[str, object]:
-    wanted = sum(len(s.variants) * len(s.load.clients) * s.repetitions for s in study.scenarios.values())
     lines = study.lines
-    return {"name": study.name, "runs": len(study.runs), "wanted": wanted, "first": lines[0]["at"], "last": lines[-1]["at"]}
+    return {"name": study.name, "runs": len(study.runs), "wanted": _wanted(study), "first": lines[0]["at"], "last": lines[-1]["at"]}
 
 
 def _machines(studies: list[Study]) -> list[str]:
@@ -229,7 +247,7 @@ def _notes(studies: list[Study], measured: list[tuple[Scenario, list[Point], Stu
     notes = []
     for study in studies:
         words = _study_words(study)
-        if words["runs"] != words["wanted"]:
+        if len(study.runs) < _wanted(study):
             notes.append(
                 f"{study.name} is not complete: {words['runs']} of {words['wanted']} runs. The same `pgflash pilot run` goes on with it."
             )
@@ -240,7 +258,7 @@ def _notes(studies: list[Study], measured: list[tuple[Scenario, list[Point], Stu
             )
     if any(scenario.own_cluster and scenario.disk.kind == "lab" for scenario, _, _ in measured):
         notes.append("The disk is modelled (spindles, seek time, bandwidth). Ratios between arms can be carried over, milliseconds cannot.")
-    notes.append("Published figures are of another system on other hardware. Compare shapes and factors with them.")
+    notes.append(f"Published figures are of {published.SOURCE}, on other hardware. Compare shapes and factors with them.")
     return notes
 
 

@@ -1,29 +1,52 @@
-"""What to buy or not to buy, in words, each with the numbers it rests on.
+"""What to buy or not to buy, in words, each with the numbers it rests on. Pure functions over what was recorded.
 
 Rules, for one scenario at its greatest number of clients:
-1. A gain counts if the repetitions with and without do not overlap.
-2. A factor of at least 2 in average response is worth money, 1.2 is a little, less is none.
-3. The size to buy is the knee: the smallest with 90% of the greatest throughput.
-4. What the limit is now (disk, processors) says whether more flash would bring more.
-5. Moved objects, more memory and all-flash are held against the cache where they were measured.
+1. Nothing is concluded from one repetition, nor from a cache that was still warming up: the verdict is open then, and has the
+   command that would close it.
+2. A gain counts if the repetitions with and without do not overlap.
+3. A factor of at least 2 in average response is worth money, 1.2 is a little, less is none.
+4. The size to buy is the knee: the smallest with 90% of the greatest throughput.
+5. What was filled, what the limit is now (disk, processors) and the last step in size say whether more flash would bring more.
+6. Moved objects, more memory, the machine's free memory and all-flash are held against the cache where they were measured.
+On all scenarios together: overall().
 """
 
 from __future__ import annotations
 
 from pgflash.pilot.figures import Point
-from pgflash.pilot.report import select
+from pgflash.pilot.report import evidence, select
 from pgflash.pilot.report.build import TELLING, factor, is_slower
-from pgflash.pilot.report.model import Advice
+from pgflash.pilot.report.evidence import BUSY
+from pgflash.pilot.report.evidence import size as _size
+from pgflash.pilot.report.model import Advice, Verdict
 from pgflash.pilot.scenario import Scenario
-from pgflash.units import show_ms, show_times
+from pgflash.units import MB, show_bytes, show_ms, show_times
 
 WORTH = 2.0
 LITTLE = 1.2
-BUSY = 0.85
+# What a lab has shown is no reason to spend money.
+IN_THE_LAB = {
+    "Buy flash as a cache": "In the lab a flash cache pays",
+    "Do not buy flash for a cache": "In the lab a flash cache does not pay",
+    "Do not buy flash as a cache": "In the lab a flash cache does not pay",
+    "Whether a flash cache pays": "In the lab, whether a flash cache pays",
+    "Use flash that is there; hardly worth buying.": "Hardly worth buying.",
+}
+WHOLE = 0.9  # of the database: a cache so large could as well hold the data
 
 
-def advise(scenario: Scenario, points: list[Point]) -> Advice:
+def advise(scenario: Scenario, points: list[Point], folder: str = "STUDY") -> Advice:
     points = select.of_clients(points, select.most_clients(points))
+    advice = _advise(scenario, points, folder)
+    advice.title = scenario.title
+    advice.lab = evidence.lab(scenario, points)
+    if advice.lab:
+        for here, there in IN_THE_LAB.items():
+            advice.headline = advice.headline.replace(here, there, 1)
+    return advice
+
+
+def _advise(scenario: Scenario, points: list[Point], folder: str) -> Advice:
     base, caches = select.base(points), select.caches(points)
     if base is None:
         return _without_base(scenario, points)
@@ -31,14 +54,17 @@ def advise(scenario: Scenario, points: list[Point]) -> Advice:
         return _other_ways(
             Advice(scenario.name, "unclear", "A flash cache in front of the disk was not measured here."), points, base, None
         )
-    knee = select.knee([base, *caches]) or caches[-1]
-    best = min(caches, key=lambda point: point.average_ms.median)
-    advice = _verdict(scenario, base, best, knee)
-    if advice.verdict != "buy":
-        _instead(advice, points, base, best)
-    _why(advice, base, best)
+    sound = [point for point in caches if not evidence.doubts(point)]
+    if evidence.doubts(base) or not sound:
+        best = min(caches, key=lambda point: point.average_ms.median)
+        advice = _open(scenario, base, caches, best, folder)
+    else:
+        best = min(sound, key=lambda point: point.average_ms.median)
+        advice = _verdict(scenario, base, best, select.knee([base, *sound]) or best)
+    _instead(advice, points, base, best)
+    _why(advice, base, best, caches)
     _other_ways(advice, points, base, best)
-    _warnings(advice, scenario, base, caches, points)
+    _warnings(advice, base, caches, points)
     return advice
 
 
@@ -50,52 +76,72 @@ def _without_base(scenario: Scenario, points: list[Point]) -> Advice:
     return advice
 
 
-def _size(point: Point) -> str:
-    return f"{point.cache_mb} MB ({100 * select.share(point):.0f}% of the database)"
+def _open(scenario: Scenario, base: Point, caches: list[Point], best: Point, folder: str) -> Advice:
+    words = evidence.doubts(base) + [doubt for point in caches for doubt in evidence.doubts(point)]
+    if len(words) > 3:
+        words = [*words[:3], f"and {len(words) - 3} more such"]
+    gain = factor(base.average_ms, best.average_ms)
+    seen = f"What was seen so far: {show_times(gain)} as fast, {show_ms(base.average_ms.median)} to {show_ms(best.average_ms.median)}."
+    advice = Advice(scenario.name, "open", f"Not conclusive: {'; '.join(words)}. {seen}", times=gain)
+    advice.again = again(scenario, [base, *caches], folder)
+    return advice
+
+
+def again(scenario: Scenario, points: list[Point], folder: str) -> str:
+    """The command that measures what is missing. More repetitions go on in the same study; a longer warm-up is another one."""
+    own_files = scenario.load.script or scenario.load.setup
+    file = f"{scenario.name}.toml" if own_files else f"{folder}/scenarios/{scenario.name}.toml"
+    repetitions = f" --repetitions {max(3, scenario.repetitions)}"
+    if any(point.warm < point.repetitions for point in points):
+        return f"pgflash pilot run {file}{repetitions} --warm-up {max(1800, 4 * scenario.warmup.max_s)} --study {folder}-longer"
+    return f"pgflash pilot run {file}{repetitions} --study {folder}"
 
 
 def _verdict(scenario: Scenario, base: Point, best: Point, knee: Point) -> Advice:
     gain = factor(base.average_ms, best.average_ms)
-    if base.average_ms.count > 1 and best.average_ms.count > 1 and base.average_ms.overlaps(best.average_ms):
+    if base.average_ms.overlaps(best.average_ms):
         return Advice(
-            scenario.name, "no", "Do not buy flash for a cache: the difference it made is no larger than what repetitions scatter."
-        )
+            scenario.name, "no", "Do not buy flash for a cache: the difference it made is no larger than what repetitions scatter.", times=gain
+        )  # fmt: skip
     if gain < LITTLE:
-        return Advice(
-            scenario.name, "no", f"Do not buy flash for a cache: at best it answered {show_times(gain)} as fast as the disk alone."
-        )
+        words = f"Do not buy flash for a cache: at best it answered {show_times(gain)} as fast as the disk alone."
+        return Advice(scenario.name, "no", words, times=gain)
     if gain < WORTH:
-        return Advice(
-            scenario.name,
-            "little",
-            f"A flash cache helps a little: {show_times(gain)} faster at best. Use flash that is there; hardly worth buying.",
-        )
+        words = f"A flash cache helps a little: {show_times(gain)} faster at best. Use flash that is there; hardly worth buying."
+        return Advice(scenario.name, "little", words, times=gain)
     size = knee if select.cached(knee) else best
     there = factor(base.average_ms, size.average_ms)
     headline = f"Buy flash as a cache, {_size(size)}: {show_times(there)} faster, {show_ms(base.average_ms.median)} to {show_ms(size.average_ms.median)}."
     if size is not best:
         headline += f" More brings less: {_size(best)} gives {show_times(gain)}."
-    return Advice(scenario.name, "buy", headline)
+    if select.share(size) >= WHOLE:
+        headline += " That is about the whole database: putting all of it on flash would do without a cache."
+    return Advice(scenario.name, "buy", headline, times=there)
 
 
 def _instead(advice: Advice, points: list[Point], base: Point, best: Point) -> None:
-    """A cache is not the only use of flash."""
+    """A cache is not the only use of flash, nor flash the only use of money."""
     ways = [
-        ("moving indexes and temporary files to it", select.moved(points, "indexes")),
-        ("moving the hottest objects to it", select.moved(points, "hottest")),
-        ("putting everything on it", select.all_flash(points)),
+        ("moving indexes and temporary files to flash", select.moved(points, "indexes")),
+        ("moving the hottest objects to flash", select.moved(points, "hottest")),
+        ("everything on flash", select.all_flash(points)),
+        ("memory for the whole database, as page cache", select.free_memory(points)),
     ]
     good = [
-        f"{words} ({show_times(factor(base.average_ms, point.average_ms))} faster)"
+        (words, factor(base.average_ms, point.average_ms))
         for words, point in ways
-        if point is not None and factor(base.average_ms, point.average_ms) >= WORTH and not point.average_ms.overlaps(best.average_ms)
+        if point is not None
+        and point.repetitions >= evidence.ENOUGH
+        and point.average_ms.median < best.average_ms.median
+        and not point.average_ms.overlaps(best.average_ms)
     ]
-    if good:
-        advice.headline += f" Flash does help by {', or '.join(good)}."
+    advice.instead = [f"{words} ({show_times(gain)} faster)" for words, gain in good if gain >= WORTH]
+    if advice.instead:
+        advice.headline += f" Better than the cache: {', or '.join(advice.instead)}."
 
 
-def _why(advice: Advice, base: Point, best: Point) -> None:
-    busy, busy_after = base.device("disk", "busy"), best.device("disk", "busy")
+def _why(advice: Advice, base: Point, best: Point, caches: list[Point]) -> None:
+    busy = base.device("disk", "busy")
     reads, reads_after = base.device("disk", "reads_per_s"), best.device("disk", "reads_per_s")
     if busy is not None and reads is not None and reads_after is not None:
         if busy.median >= BUSY:
@@ -111,20 +157,12 @@ def _why(advice: Advice, base: Point, best: Point) -> None:
     hits = best.named("hit_ratio")
     if hits is not None:
         advice.reasons.append(f"{100 * hits.median:.1f}% of the pages that shared_buffers did not have came from flash.")
-    cpu, cpu_after = base.named("cpu"), best.named("cpu")
-    if cpu is not None and cpu_after is not None:
-        if cpu_after.median >= BUSY:
-            advice.reasons.append(
-                f"With flash the processors are the limit now ({100 * cpu_after.median:.0f}% busy): more flash would bring little."
-            )
-        elif busy_after is not None and busy_after.median >= BUSY:
-            advice.reasons.append(
-                f"With flash the disk is still the limit ({100 * busy_after.median:.0f}% busy): more flash would bring more."
-            )
-        if cpu.median >= BUSY and advice.verdict != "buy":
-            advice.reasons.append(
-                f"The processors are {100 * cpu.median:.0f}% busy without flash already: there is no room for it to help."
-            )
+    more = evidence.more_flash(caches)
+    if more.words:
+        advice.reasons.append(more.words)
+    cpu = base.named("cpu")
+    if cpu is not None and cpu.median >= BUSY and advice.verdict != "buy":
+        advice.reasons.append(f"The processors are {100 * cpu.median:.0f}% busy without flash already: there is no room for it to help.")
     kernel, all_hits = best.rate("cache.os_cache_hits"), best.rate("cache.hits")
     if kernel is not None and all_hits is not None and kernel.median > all_hits.median:
         advice.reasons.append("Most pages that flash had were in the kernel's page cache as well, and were read from there.")
@@ -138,6 +176,9 @@ def _other_ways(advice: Advice, points: list[Point], base: Point, best: Point | 
     memory = [p for p in points if p.arm["extra_memory"] and not select.cached(p)]
     if memory:
         _memory(advice, base, best, min(memory, key=lambda p: p.average_ms.median))
+    free = select.free_memory(points)
+    if free is not None:
+        _free(advice, base, best, free)
     flash = select.all_flash(points)
     if flash is not None:
         gain = factor(base.average_ms, flash.average_ms)
@@ -155,10 +196,15 @@ def _front(advice: Advice, points: list[Point]) -> None:
     if without is None or with_cache is None:
         return
     gain = factor(without.average_ms, with_cache.average_ms)
-    if gain < LITTLE:
-        advice.reasons.append(f"Do not buy a flash cache for storage that is itself flash: {show_times(gain)} as fast with it.")
+    unsure = evidence.doubts(without) + evidence.doubts(with_cache)
+    if unsure:
+        text = f"In front of flash the cache was {show_times(gain)} as fast. Not conclusive: {'; '.join(unsure)}."
+    elif gain < LITTLE:
+        text = f"Do not buy a flash cache for storage that is itself flash: {show_times(gain)} as fast with it."
     else:
-        advice.reasons.append(f"Even in front of flash the cache is {show_times(gain)} faster.")
+        text = f"Even in front of flash the cache is {show_times(gain)} faster."
+    advice.front = text
+    advice.reasons.append(text)
 
 
 def _moved(advice: Advice, words: str, base: Point, best: Point | None, alone: Point, both: Point | None) -> None:
@@ -192,20 +238,96 @@ def _memory(advice: Advice, base: Point, best: Point | None, memory: Point) -> N
     advice.reasons.append(text + ".")
 
 
-def _warnings(advice: Advice, scenario: Scenario, base: Point, caches: list[Point], points: list[Point]) -> None:
+def _free(advice: Advice, base: Point, best: Point | None, free: Point) -> None:
+    """What memory does that the study kept from the server: as page cache of the whole database."""
+    gain = factor(base.average_ms, free.average_ms)
+    database = show_bytes(int(free.conditions.get("database_mb") or 0) * MB)
+    text = f"With no limit on the kernel's page cache (the database is {database}) the disk alone is {show_times(gain)} faster ({show_ms(free.average_ms.median)})"
+    if best is not None:
+        versus = factor(free.average_ms, best.average_ms)
+        text += (
+            f"; the cache is {show_times(versus)} as fast as that"
+            if versus >= 1
+            else f", and {show_times(1 / versus)} as fast as the cache: where memory for the whole database can be had, it beats flash"
+        )
+    advice.reasons.append(text + ".")
+
+
+def _warnings(advice: Advice, base: Point, caches: list[Point], points: list[Point]) -> None:
     for point in caches:
         if is_slower(point, base):
             advice.warnings.append(f"Slower than without cache at {_size(point)}.")
-    if min(len(point.runs) for point in points) < 3:
+    advice.warnings += [f"Not used for the verdict: {doubt}." for point in caches for doubt in evidence.doubts(point)] * (
+        advice.verdict != "open"
+    )
+    if min(point.repetitions for point in points) < 3:
         advice.warnings.append("Fewer than three repetitions: take factors near 1 for nothing.")
     if any(str(point.conditions.get("memory_limit", "")).startswith("none") and point.arm["page_cache"] == "limited" for point in points):
         advice.warnings.append("There was no memory limit: the kernel's page cache may have hidden the disk.")
     errors = sum(int(run["errors"]) for point in points for run in point.runs)
     if errors:
         advice.warnings.append(f"{errors} transactions failed.")
-    last = caches[-1]
-    hits = last.named("hit_ratio")
-    if hits is not None and hits.median < 0.5 and advice.verdict != "buy":
+    hits = caches[-1].named("hit_ratio")
+    if hits is not None and hits.median < 0.5 and advice.verdict in ("no", "little"):
+        full = evidence.more_flash(caches).kind not in ("unfilled", "unknown")
         advice.warnings.append(
-            "The hit ratio stays low at the largest size: the load reads little of it twice, or the sizes were too small."
+            f"The hit ratio stays low at the largest size: the load reads little of it twice{', or the sizes were too small' if full else ''}."
         )
+
+
+# --- on all scenarios ---------------------------------------------------------------------------------------
+
+
+def overall(advices: list[Advice], points: list[Point]) -> Verdict:
+    """The first thing in the report: what to buy, or not, and how sure that is."""
+    asked = [advice for advice in advices if advice.verdict != "unclear"]
+    labels = [advice.lab for advice in asked if advice.lab]
+    by = {verdict: [advice for advice in asked if advice.verdict == verdict] for verdict in ("buy", "little", "no", "open")}
+    closed = len(asked) - len(by["open"])
+    if not asked:
+        verdict = Verdict("unclear", "No verdict: nothing here compares the disk with a flash cache in front of it.")
+    elif not closed:
+        verdict = Verdict("open", "Not conclusive: nothing to buy or to rule out by this yet.")
+    elif len(by["buy"]) == len(asked):
+        verdict = Verdict("buy", f"Buy flash as a cache: {_range(by['buy'])} faster{_loads(asked)}.")
+    elif by["buy"]:
+        parts = [f"it pays for {_names(by['buy'])} ({_range(by['buy'])} faster)"]
+        parts += [f"hardly for {_names(by['little'])}"] if by["little"] else []
+        parts += [f"not for {_names(by['no'])}"] if by["no"] else []
+        parts += [f"not conclusive for {_names(by['open'])}"] if by["open"] else []
+        verdict = Verdict("mixed", f"Whether a flash cache pays depends on the load: {'; '.join(parts)}.")
+    elif by["open"]:
+        words = f"nothing measured so far speaks for it, and {_names(by['open'])} is not conclusive."
+        verdict = Verdict("open", f"Do not buy flash as a cache yet: {words}")
+    else:
+        at_best = max(advice.times for advice in asked)
+        verdict = Verdict("no", f"Do not buy flash as a cache: {show_times(at_best)} as fast at best{_loads(asked)}.")
+    if labels:
+        for here, there in IN_THE_LAB.items():
+            verdict.headline = verdict.headline.replace(here, there, 1)
+        verdict.sentences.append(
+            f"The figures are of a lab in toy sizes, not of your system: {evidence.labs(labels, points)}."
+            " They show what shape to expect. Before money is spent, measure your load on your storage: docs/pilot.md says how."
+        )
+    better = [f"for {advice.scenario} {', or '.join(advice.instead)}" for advice in asked if advice.instead]
+    if better:
+        verdict.sentences.append(f"Better than the cache: {'; '.join(better)}.")
+    verdict.sentences += [advice.front for advice in advices if advice.front]
+    if asked:
+        verdict.sentences.append(evidence.sureness(points))
+    verdict.sentences += [f"To make {advice.scenario} conclusive: {advice.again}" for advice in by["open"] if advice.again]
+    return verdict
+
+
+def _names(advices: list[Advice]) -> str:
+    return ", ".join(advice.scenario for advice in advices)
+
+
+def _range(advices: list[Advice]) -> str:
+    times = sorted(advice.times for advice in advices)
+    least, most = (show_times(each).removesuffix(" times") for each in (times[0], times[-1]))
+    return f"{least} times" if least == most else f"{least} to {most} times"
+
+
+def _loads(asked: list[Advice]) -> str:
+    return f" in {'both' if len(asked) == 2 else f'all {len(asked)}'} loads measured" if len(asked) > 1 else ""

@@ -57,6 +57,8 @@ class Figure:
     conditions: str = ""
     findings: list[str] = field(default_factory=list)
     missing: str = ""
+    lab: str = ""  # what makes its numbers those of a lab; empty: they are of real storage
+    ticks: list[tuple[float, str]] = field(default_factory=list)  # of the x axis, where numbers alone say too little
 
     @property
     def measured(self) -> bool:
@@ -65,18 +67,37 @@ class Figure:
 
 @dataclass
 class Advice:
-    """verdict: buy, little, no, unclear."""
+    """On one scenario. verdict: buy, little, no; open (measured, but too little to conclude from); unclear (not what was asked).
+
+    `times`: how many times faster the cache is that the headline names. `lab`: as of a figure.
+    """
 
     scenario: str
     verdict: str
     headline: str
+    title: str = ""
+    lab: str = ""
+    front: str = ""  # a cache in front of flash, where it was measured
+    times: float = 0.0
+    again: str = ""  # the command that would make it conclusive
+    instead: list[str] = field(default_factory=list)  # what is better than a cache
     reasons: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
 
 @dataclass
+class Verdict:
+    """On all of it: the first thing in the report."""
+
+    verdict: str
+    headline: str
+    sentences: list[str] = field(default_factory=list)
+
+
+@dataclass
 class Report:
     title: str
+    overall: Verdict
     made: str
     studies: list[dict[str, Any]]
     machines: list[str]

@@ -50,11 +50,19 @@ def moved(points: list[Point], how: str, *, with_cache: bool = False) -> Point |
     return next((p for p in points if p.arm["moved"] == how and cached(p) == with_cache), None)
 
 
+def free_memory(points: list[Point]) -> Point | None:
+    """The disk alone, with all of the machine's memory for the kernel's page cache."""
+    return next(
+        (p for p in points if p.arm["page_cache"] == "free" and p.arm["data"] == "disk" and p.arm["moved"] == "none" and not cached(p)),
+        None,
+    )
+
+
 def share(point: Point) -> float:
     return float(point.arm.get("cache_share") or 0.0)
 
 
-def knee(found: list[Point], without: Point | None = None) -> Point | None:
+def knee(found: list[Point]) -> Point | None:
     """The smallest cache that has 90% of the greatest throughput."""
     if not found:
         return None

@@ -1,0 +1,296 @@
+"""What the report concludes, of made-up runs whose answer is known, contradictory ones among them."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pgflash.pilot.report import make, select, write
+from pgflash.pilot.report.advice import advise, overall
+from pgflash.pilot.report.build import flash_writes, memory_or_flash, not_measured, response_by_size, throughput_by_size
+from pgflash.pilot.report.charts import as_json
+from pgflash.pilot.report.evidence import more_flash
+from pgflash.pilot.report.model import Report, Verdict
+from pgflash.pilot.report.published import SOURCE
+from pgflash.pilot.scenario import FIGURES, Scenario, changed, parse_scenario
+from pgflash.pilot.store import Study, open_study
+from pgflash.units import parse_endurance, show_years
+
+from .test_report import advice_on, lab, made_up, measured, scenario, warmed
+
+__all__ = ["lab", "scenario"]  # fixtures
+
+DISK, CACHE = made_up("disk", 40.0), made_up("cache@20%", 4.0, share=0.2)
+
+
+def report_of(scenario: Scenario, *runs: list[dict[str, Any]], plateau: bool = True) -> Report:
+    lines = [line | {"at": "now"} for some in runs for line in some]
+    return make([Study(Path("made-up"), {"made-up": scenario}, lines + warmed(lines, plateau))])
+
+
+# --- one verdict, first ---
+
+
+def test_the_verdict_comes_first(recorded: Path, tmp_path: Path) -> None:
+    written = write([open_study(recorded)], tmp_path)
+    verdict = make([open_study(recorded)]).overall
+    assert verdict.headline
+    html = re.sub(r"<script>.*?</script>|<style>.*?</style>|<head>.*?</head>", "", written["html"].read_text("utf-8"), flags=re.DOTALL)
+    assert re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", html[html.index("</h1>") :])).strip().startswith(verdict.headline)
+    assert written["md"].read_text("utf-8").split("\n\n")[1].strip() == f"**{verdict.headline}**"
+
+
+def test_how_sure_it_is(scenario: Scenario) -> None:
+    runs = made_up("disk", 40.0, scatter=2), made_up("cache@20%", 4.0, share=0.2, filled=0.97)
+    verdict = report_of(scenario, *runs).overall
+    assert (verdict.verdict, verdict.headline) == ("buy", "Buy flash as a cache: 10.5 times faster.")
+    assert verdict.sentences == [
+        "How sure: 3 repetitions of each measurement; averages that differ by at most 10% between repetitions; 6 of 6 runs on a plateau after"
+        " warming up; caches filled to 97%."
+    ]
+
+
+def several(scenario: Scenario, *caches: tuple[float, str]) -> Verdict:
+    """Scenarios a, b ... with a cache that answers in so many milliseconds, and a variant that was not warm."""
+    advices, found = [], []
+    for name, (average, cold) in zip("abcd", caches, strict=False):
+        points = measured(DISK, made_up("cache@20%", average, share=0.2), cold=cold)
+        advices.append(advise(replace(scenario, name=name), points, "study"))
+        found += points
+    return overall(advices, found)
+
+
+@pytest.mark.parametrize(
+    ("caches", "verdict", "headline"),
+    [
+        ([(4.0, ""), (2.0, "")], "buy", "Buy flash as a cache: 10 to 20 times faster in both loads measured."),
+        ([(39.0, ""), (42.0, "")], "no", "Do not buy flash as a cache: 1.03 times as fast at best in both loads measured."),
+        ([(4.0, "cache@20%")], "open", "Not conclusive: nothing to buy or to rule out by this yet."),
+        ([(42.0, ""), (4.0, "disk")], "open", "Do not buy flash as a cache yet: nothing measured so far speaks for it, and b is not conclusive."),
+        (
+            [(4.0, ""), (25.0, ""), (40.0, ""), (1.0, "cache@20%")],
+            "mixed",
+            "Whether a flash cache pays depends on the load: it pays for a (10 times faster); hardly for b; not for c; not conclusive for d.",
+        ),
+    ],
+)  # fmt: skip
+def test_one_verdict_on_several_loads(scenario: Scenario, caches: list[tuple[float, str]], verdict: str, headline: str) -> None:
+    found = several(scenario, *caches)
+    assert (found.verdict, found.headline) == (verdict, headline)
+
+
+def test_no_verdict_on_what_was_not_asked(scenario: Scenario) -> None:
+    advice = advice_on(scenario, made_up("before", 4.0, tuning="before"), made_up("after", 4.0, tuning="after"))
+    assert overall([advice], []).headline == "No verdict: nothing here compares the disk with a flash cache in front of it."
+
+
+# --- nothing from too little ---
+
+
+def test_not_from_one_repetition(scenario: Scenario) -> None:
+    for runs in ((made_up("disk", 40.0, reps=1), CACHE), (DISK, made_up("cache@20%", 4.0, share=0.2, reps=1))):
+        advice = advice_on(scenario, *runs)
+        assert advice.verdict == "open"
+        assert re.match(
+            r"Not conclusive: (disk|cache@20%) was measured once only\. What was seen so far: 10 times as fast", advice.headline
+        )
+        assert advice.again == "pgflash pilot run study/scenarios/made-up.toml --repetitions 3 --study study"
+        assert "buy" not in advice.headline.lower()
+
+
+@pytest.mark.parametrize("average", [4.0, 39.0])
+@pytest.mark.parametrize("cold", ["disk", "cache@20%"])
+def test_not_without_a_plateau(scenario: Scenario, average: float, cold: str) -> None:
+    advice = advice_on(scenario, DISK, made_up("cache@20%", average, share=0.2), cold=cold)
+    assert advice.verdict == "open"
+    assert advice.headline.startswith(f"Not conclusive: {cold} was still warming up in 3 of 3 repetitions.")
+    assert advice.again == (
+        "pgflash pilot run study/scenarios/made-up.toml --repetitions 3 --warm-up 2400 --study study-longer"
+    )  # fmt: skip
+
+
+def test_a_size_that_was_not_warm_is_left_out(scenario: Scenario) -> None:
+    advice = advice_on(scenario, DISK, CACHE, made_up("cache@40%", 1.0, share=0.4), cold="cache@40%")
+    assert advice.verdict == "buy"
+    assert advice.headline == "Buy flash as a cache, 20 GB (20% of the database): 10 times faster, 40 ms to 4 ms."
+    assert advice.warnings == ["Not used for the verdict: cache@40% was still warming up in 3 of 3 repetitions."]
+    figure = response_by_size(
+        scenario, measured(DISK, CACHE, made_up("cache@40%", 1.0, share=0.4), cold="cache@40%")
+    )  # fmt: skip
+    assert figure is not None
+    assert "Not conclusive: cache@40% was still warming up in 3 of 3 repetitions." in figure.findings
+
+
+def test_a_study_without_warmups_is_not_conclusive(scenario: Scenario) -> None:
+    study = Study(Path("x"), {"made-up": scenario}, [line | {"at": "now"} for line in DISK + CACHE])
+    assert make([study]).overall.verdict == "open"
+
+
+def test_the_command_for_more_goes_on_with_the_study() -> None:
+    text = '# mine\ntitle = "x"\nrepetitions = 1  # few\n[load]\nkind = "pgbench-select"\nscale = 1\n[[arm]]\nname = "disk"\n'
+    once = parse_scenario(text, "x", Path())
+    more = parse_scenario(changed(text, 3, None), "x", Path())
+    assert (more.repetitions, more.warmup.max_s, more.digest) == (3, 600, once.digest)
+    longer = parse_scenario(changed(text, 3, 1800), "x", Path())
+    assert (longer.repetitions, longer.warmup.max_s) == (3, 1800)
+    assert longer.digest != once.digest
+    other = text + "[warmup]\nmax_s = 5\nflat = 2\n"
+    assert parse_scenario(changed(other, None, 1800), "x", Path()).warmup.max_s == 1800
+    assert parse_scenario(changed(other, None, 1800), "x", Path()).warmup.flat == 2
+
+
+# --- no verdict that its own table contradicts ---
+
+
+@pytest.mark.parametrize(
+    ("filled", "cpu", "busy", "last", "kind"),
+    [
+        (0.62, 0.3, 1.0, 1.0, "unfilled"),
+        (1.0, 0.97, 1.0, 1.0, "processors"),
+        (1.0, 0.3, 1.0, 3.9, "flat"),
+        (1.0, 0.3, 1.0, 1.0, "rising"),
+        (1.0, 0.3, 0.4, 1.0, "unknown"),
+    ],
+)
+def test_whether_more_flash_would_bring_more(scenario: Scenario, filled: float, cpu: float, busy: float, last: float, kind: str) -> None:
+    runs = (DISK, CACHE, made_up("cache@47%", last, share=0.47, filled=filled, cpu=cpu, busy=busy))
+    found = more_flash(select.caches(measured(*runs)))
+    assert found.kind == kind
+    advice = advice_on(scenario, *runs)
+    figure = throughput_by_size(scenario, measured(*runs))
+    assert figure is not None
+    everything = " ".join([advice.headline, *advice.reasons, *advice.warnings, *figure.findings])
+    assert ("may bring more" in everything) == (kind == "rising")
+    assert (found.words in advice.reasons, found.words in figure.findings) == (kind != "unknown",) * 2
+
+
+def test_only_what_was_filled_speaks_of_larger_sizes(scenario: Scenario) -> None:
+    runs = made_up("cache@20%", 39.0, share=0.2, filled=0.62)
+    for line in runs:
+        line["hit_ratio"] = 0.3
+    advice = advice_on(scenario, DISK, runs)
+    assert "Of 20 GB (20% of the database) only 62% was filled: more flash would bring no more." in advice.reasons
+    assert "The hit ratio stays low at the largest size: the load reads little of it twice." in advice.warnings
+
+
+# --- memory, all of it ---
+
+
+def test_memory_has_the_page_cache(scenario: Scenario) -> None:
+    free = made_up("free", 1.0, page_cache="free")
+    for line in free:
+        line["conditions"] = line["conditions"] | {"memory_limit": "none: page cache free"}
+    runs = (DISK, CACHE, made_up("memory", 20.0, extra_memory="6%"), free)
+    figure = memory_or_flash(scenario, measured(*runs))
+    assert figure is not None and figure.grid is not None
+    assert [(row[0], row[-1]) for row in figure.grid.rows] == [
+        ("disk", "230 MB"), ("6% more memory", "230 MB"), ("flash cache of 20%", "230 MB"),
+        ("no limit on memory: the page cache may hold all", "no limit"),
+    ]  # fmt: skip
+    assert "1 ms, 40 times faster than with the limit, faster than either." in figure.findings[1]
+    advice = advice_on(scenario, *runs)
+    assert advice.headline.endswith(" Better than the cache: memory for the whole database, as page cache (40 times faster).")
+    assert any("where memory for the whole database can be had, it beats flash" in reason for reason in advice.reasons)
+    without = memory_or_flash(scenario, measured(*runs[:3]))
+    assert without is not None
+    assert "was not measured" in without.findings[1]
+
+
+# --- published figures ---
+
+
+def test_published_figures_never_stand_alone_and_name_their_source(recorded: Path) -> None:
+    figures = [not_measured(name) for name in FIGURES] + make([open_study(recorded)]).figures
+    there = [figure for figure in figures if any(series.published for series in figure.series)]
+    assert len(there) >= 3
+    for figure in there:
+        assert figure.measured, figure.id
+        assert all(SOURCE in series.name for series in figure.series if series.published), figure.id
+        ours = {x for series in figure.series if not series.published for x in series.x}
+        if figure.kind == "bar":
+            assert all(set(series.x) <= ours for series in figure.series), figure.id
+    assert all(SOURCE in figure.published for figure in figures if figure.published)
+
+
+# --- a lab is called one ---
+
+
+def test_a_lab_is_marked_wherever_it_has_numbers(lab: Scenario, tmp_path: Path) -> None:
+    runs = [line | {"conditions": line["conditions"] | {"database_mb": 1000}} for line in DISK + CACHE]
+    report = report_of(lab, runs)
+    words = "Lab in toy sizes, not your system: modelled disk, database of 1000 MB"
+    assert [figure.lab for figure in report.figures if figure.measured] == [words] * sum(figure.measured for figure in report.figures)
+    assert report.advice[0].lab == words
+    assert report.overall.headline == "In the lab a flash cache pays: 10 times faster."
+    assert report.overall.sentences[0].startswith(
+        "The figures are of a lab in toy sizes, not of your system: modelled disks and databases of"
+    )
+    assert "buy" not in f"{report.overall.headline} {report.advice[0].headline}".lower()
+    drawn = next(figure for figure in report.figures if figure.series)
+    assert [note["text"] for note in json.loads(as_json(drawn))["layout"]["annotations"]] == [words]
+
+
+def test_real_storage_is_not_marked(scenario: Scenario) -> None:
+    report = report_of(scenario, DISK, CACHE)
+    assert [figure.lab for figure in report.figures] == [""] * len(report.figures)
+
+
+# --- words and axes ---
+
+
+def test_a_manager_can_read_it(recorded: Path, tmp_path: Path) -> None:
+    report = make([open_study(recorded)])
+    for figure in report.figures:
+        if figure.series:
+            layout = json.loads(as_json(figure))["layout"]
+            assert layout["yaxis"]["title"]["text"], figure.id
+            assert figure.kind == "bar" or layout["xaxis"]["title"]["text"], figure.id
+    text = write([open_study(recorded)], tmp_path)["md"].read_text("utf-8")
+    text = text.replace("sysbench tells the 99th percentile only", "")  # recorded so
+    assert re.findall(r"\bp(?:50|95|99)\b|\btps\b|percentile", text) == []
+
+
+def test_sizes_have_bytes_beside_the_share(scenario: Scenario) -> None:
+    figure = response_by_size(scenario, measured(DISK, CACHE, made_up("cache@47%", 1.0, share=0.47)))
+    assert figure is not None
+    axis = json.loads(as_json(figure))["layout"]["xaxis"]
+    assert axis["ticktext"] == ["no<br>flash", "20%<br>20 GB", "47%<br>47 GB"]
+
+
+# --- the life of the drive ---
+
+
+@pytest.mark.parametrize(
+    ("text", "terabytes"),
+    [("1750 TBW", 1750.0), ("1.5 PBW", 1500.0), ("1 DWPD of 960GB for 5 years", 1752.0), ("0.3 DWPD of 3.84TB for 5 years", 2102.4)],
+)
+def test_endurance(text: str, terabytes: float) -> None:
+    found = parse_endurance(text)
+    assert found is not None
+    assert found.bytes == pytest.approx(terabytes * 1e12)
+
+
+@pytest.mark.parametrize("text", ["", "1750", "0 TBW", "1 DWPD", "1 DWPD of 960GB", "many TBW"])
+def test_no_endurance(text: str) -> None:
+    assert parse_endurance(text) is None
+
+
+def test_years_of_the_drive(scenario: Scenario) -> None:
+    """1 MB a second is 31.6 TB a year."""
+    drive = parse_endurance("315.576 TBW")
+    assert drive is not None
+    assert drive.years(1e6) == pytest.approx(10)
+    figure = flash_writes(scenario, measured(DISK, CACHE), drive, assumed=False)
+    assert figure is not None and figure.grid is not None
+    row = dict(zip(figure.grid.header, figure.grid.rows[0], strict=True))
+    assert (row["a day"], row["life of the drive, years"]) == ("86.4 GB", "10.0")
+    assert "a drive of 315.576 TBW, 316 TB in all, would live 10.0 years at worst (cache@20%)" in figure.findings[0]
+    assumed = flash_writes(scenario, measured(DISK, CACHE), drive, assumed=True)
+    assert assumed is not None
+    assert "(assumed: give yours with --endurance)" in assumed.findings[0]
+    assert (show_years(drive.years(0)), show_years(0.25)) == ("more than 100", "0.25")
