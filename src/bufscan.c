@@ -132,20 +132,19 @@ fc_bufscan_copy_if_clean(uint32 frame, const FcTag *tag, char *copy)
 	return result;
 }
 
-bool
-fc_bufscan_being_evicted(const FcTag *tag)
+/*
+ * Which frame has that tag?  -1 if none.  The caller may hold a content lock
+ * and I/O flags: nobody who holds a mapping lock waits for either, so taking
+ * one here cannot deadlock.
+ */
+static int
+frame_of(const FcTag *tag)
 {
 	BufferTag	btag;
 	uint32		hash;
 	LWLock	   *lock;
 	int			id;
-	BufState	state;
 
-	/*
-	 * The caller is in FlushBuffer(): it holds the content lock and the I/O
-	 * flag, so the frame keeps its tag.  Nobody who holds a mapping lock waits
-	 * for either, so taking one here cannot deadlock.
-	 */
 #if PG_VERSION_NUM < 160000
 	btag.rnode.spcNode = tag->spc;
 	btag.rnode.dbNode = tag->db;
@@ -164,6 +163,22 @@ fc_bufscan_being_evicted(const FcTag *tag)
 	LWLockAcquire(lock, LW_SHARED);
 	id = BufTableLookup(&btag, hash);
 	LWLockRelease(lock);
+	return id;
+}
+
+bool
+fc_bufscan_holds(const FcTag *tag)
+{
+	return frame_of(tag) >= 0;
+}
+
+bool
+fc_bufscan_being_evicted(const FcTag *tag)
+{
+	/* the caller is in FlushBuffer(): with its I/O flag the frame keeps its tag */
+	int			id = frame_of(tag);
+	BufState	state;
+
 	if (id < 0)
 		return false;
 

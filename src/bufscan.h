@@ -42,6 +42,9 @@ extern uint32 fc_bufscan_frames(void);
 /* Does the address lie in the buffer pool? */
 extern bool fc_bufscan_in_pool(const char *page);
 
+/* Does a frame have this page?  The next moment it may not. */
+extern bool fc_bufscan_holds(const FcTag *tag);
+
 /* What is in this frame?  Without a lock, so only a hint. */
 extern FcPeek fc_bufscan_peek(uint32 frame, FcTag *tag);
 

@@ -295,7 +295,7 @@ fc_cache_read(const FcRun *run, char *const *pages)
 	FcIo		io;
 	FcTag		tag = run->tag;
 
-	fc_source_reading(run->in_stream);
+	fc_source_reading(run->stream != NULL);
 	if (run->why[0] != FC_NOT_ACTIVE)
 		fc_handoff_note_allocations(run->n);
 	if (!run->from_flash)
@@ -309,15 +309,15 @@ fc_cache_read(const FcRun *run, char *const *pages)
 		slots[i] = run->ref[i].slot;
 	fc_failpoint(FC_FP_READ_LOOKED_UP);
 	begin = fc_now_ns();
-	if (run->in_stream)
+	if (run->stream != NULL)
 	{
 		FcTag		after = tag;
 
 		after.blk += run->n;
-		fc_cache_ahead_continue(&after);
+		fc_cache_ahead_continue(run->stream, &after);
 	}
 	read = ahead = fc_cache_ahead_take(&tag, run->ref, pages, run->n, &io);
-	if (read < run->n && io != FC_IO_BROKEN)
+	if (read < run->n && io == FC_IO_OK)
 		read += fc_store_read(&slots[read], &pages[read], run->n - read, fc_setting_io_timeout, &io);
 	fc_failpoint(FC_FP_READ_DONE);
 	if (unlikely(io == FC_IO_BROKEN))
@@ -336,7 +336,7 @@ fc_cache_read(const FcRun *run, char *const *pages)
 		fc_count_n(FC_READ_BYTES, (uint64) good * BLCKSZ);
 		fc_count_n(FC_READ_NS, end - begin);
 		fc_source_flash_read(begin, end, good, run->n, ahead > 0);
-		if (!run->in_stream)
+		if (run->stream == NULL)
 			fc_pace_flash(end - begin);
 	}
 	return good;

@@ -84,7 +84,7 @@ typedef struct FcRun
 	FcTag		tag;			/* of the first page */
 	int			n;				/* at least 1 */
 	bool		from_flash;
-	bool		in_stream;
+	FcStream   *stream;			/* that it is part of, or NULL; until the next run is planned */
 	bool		asks_again;		/* set by a caller that is content with the first pages, and asks again for the rest */
 	uint8		why[FC_MAX_RUN];	/* FcSource of each page */
 	FcSlotRef	ref[FC_MAX_RUN];	/* of those on flash */

@@ -4,18 +4,29 @@
  *	  Pages read from flash before they are asked for.
  *
  * Where the server prefetches (recovery, and bitmap heap scans up to 17; from
- * 18 on scans only with io_method = sync), it names the pages a while before it reads them.
- * Those on flash are read into memory of this process meanwhile, several at
- * a time, where a read alone would have to wait for each.
+ * 18 on scans only with io_method = sync), it announces the pages a while
+ * before it reads them.  Those on flash are read into memory of this process
+ * meanwhile, several at a time, where a read alone would have to wait for
+ * each.  It may announce more than there is room for; they wait in a queue,
+ * and leave it when they are asked for first.
  *
- * Of a stream of pages on flash nobody names any: the server counts on the
- * kernel's reading ahead, which knows nothing of flash.  There the next pages
- * are read while the server works on those that it has.
+ * Of a stream of pages on flash nobody announces any: the server counts on
+ * the kernel's reading ahead, which knows nothing of flash.  There the next
+ * pages are read while the server works on those that it has.
  *
  * A page read ahead is used only if, when it is asked for, R1 finds the same
  * slot with the same version as when it was begun.  The version is raised
  * before a slot is written (F4), so what was read in between is what the slot
  * holds now; R3 then follows as for any other read.
+ *
+ * The device reads no page twice: one that is in a place is not begun again,
+ * and what is in a place stays until it is asked for.  Nobody may ever do so
+ * (LIMIT, an aborted scan, a parallel bitmap scan, where it is another process
+ * that asks); so a place may be taken for another page once this process has
+ * read PATIENCE pages from flash since.  Hence of the pages that a process
+ * reads no more than PLACES / PATIENCE are read in vain, beside the first
+ * ones, whatever it does.  And a process has few places until pages in them
+ * have been asked for.
  *
  * Copyright (c) 2026, the pg_flashcache developers
  *
@@ -23,6 +34,7 @@
  */
 #include "postgres.h"
 
+#include "bufscan.h"
 #include "cache.h"
 #include "cache_internal.h"
 #include "compat.h"
@@ -30,13 +42,21 @@
 #include "failpoint.h"
 #include "settings.h"
 #include "stats.h"
+#include "storage/proc.h"
 #include "store.h"
 
-/* Pages of one process; 256 kB, taken when it first reads ahead. */
-#define PLACES 32
+/* Pages of one process; 512 kB, taken when it first reads ahead. */
+#define PLACES 64
 
-/* Pages of a stream that are read ahead; new ones when half of them are left. */
-#define WINDOW 16
+/* A page that nobody has asked for keeps its place for so many others. */
+#define PATIENCE (16 * PLACES)
+
+/* A process begins with this many places, and has one more for so many pages that were asked for. */
+#define FIRST_PLACES 16
+#define TAKEN_PER_PLACE 4
+
+/* Announced pages that wait for a place: as many as the server's settings allow. */
+#define MAX_ANNOUNCED 1024
 
 /* Pages of neighbouring slots, in neighbouring places. */
 typedef struct Request
@@ -49,6 +69,7 @@ typedef struct Request
 typedef struct Place
 {
 	bool		used;
+	uint32		since;			/* pages_read then */
 	FcTag		tag;
 	FcSlotRef	ref;
 	Request    *request;
@@ -58,10 +79,17 @@ typedef struct Place
 static Request requests[PLACES];
 static Place places[PLACES];
 static char *memory = NULL;		/* PLACES pages */
-static int	next = 0;			/* in order, so that the oldest is reused */
 static int	in_use = 0;
+static int	found_last = 0;		/* where to look first: the next page is likely to follow */
+static uint32 trust = 0;		/* pages that were asked for, less those that were not */
 static bool impossible = false;
-static FcTag continued;			/* where the last stream has been read ahead to */
+static uint32 pages_read = 0;	/* from flash, by this process; comes round */
+
+/* A queue; no block number where the page has been asked for meanwhile. */
+static FcTag announced[MAX_ANNOUNCED];
+static uint32 first_announced = 0;
+static int	nannounced = 0;
+static LocalTransactionId announced_in = InvalidLocalTransactionId;
 
 static char *
 page_of(const Place *p)
@@ -80,15 +108,16 @@ leave(Place *p)
 static Place *
 find(const FcTag *tag, const FcSlotRef *ref)
 {
-	if (in_use == 0)
-		return NULL;
-	for (int i = 0; i < PLACES; i++)
+	for (int i = 0; in_use > 0 && i < PLACES; i++)
 	{
-		Place	   *p = &places[i];
+		Place	   *p = &places[(found_last + i) % PLACES];
 
 		if (p->used && p->ref.slot == ref->slot && p->ref.version == ref->version &&
 			fc_tag_equal(&p->tag, tag))
+		{
+			found_last = p - places;
 			return p;
+		}
 	}
 	return NULL;
 }
@@ -102,35 +131,51 @@ fc_cache_ahead_has(const FcTag *tag, const FcSlotRef *ref)
 static bool
 have_memory(void)
 {
-	if (memory == NULL)
+	if (memory == NULL && !impossible)
 	{
 		memory = fc_store_memory(PLACES);
 		impossible = memory == NULL;
 	}
-	return memory != NULL;
+	return memory != NULL && !impossible;
 }
 
-/* How many places from `next` on, and not around the end, can be taken; at most n. */
-static int
-room(int n)
+/* ---- beginning ---- */
+
+/* Gives up what nobody has asked for; but not while the device writes there. */
+static void
+give_up_old(void)
 {
-	int			i = 0;
-
-	if (next == PLACES)
-		next = 0;
-	for (; i < n && next + i < PLACES; i++)
+	for (int i = 0; i < PLACES; i++)
 	{
-		Place	   *p = &places[next + i];
+		Place	   *p = &places[i];
 
-		/* named, but never asked for; while the device writes there it stays */
-		if (p->used)
+		if (p->used && pages_read - p->since >= PATIENCE && fc_store_ahead_done(&p->request->ahead))
 		{
-			if (!fc_store_ahead_done(&p->request->ahead))
-				break;
 			leave(p);
+			trust -= Min(trust, TAKEN_PER_PLACE);
 		}
 	}
-	return i;
+}
+
+/* How many places in a row can be taken, at most n, and which is the first? */
+static int
+room(int n, int *first)
+{
+	int			best = 0;
+	int			row = 0;
+
+	give_up_old();
+	n = Min(n, FIRST_PLACES + (int) trust / TAKEN_PER_PLACE - in_use);
+	for (int i = 0; i < PLACES && best < n; i++)
+	{
+		row = places[i].used ? 0 : row + 1;
+		if (row > best)
+		{
+			best = row;
+			*first = i + 1 - row;
+		}
+	}
+	return best;
 }
 
 static Request *
@@ -142,80 +187,142 @@ free_request(void)
 	return NULL;				/* there are as many as places */
 }
 
-/* Starts to read n pages, blocks and slots in a row.  False if not all of them could be. */
-static bool
+/* Begins to read n pages, blocks and slots in a row.  Returns how many could be begun. */
+static int
 start(FcTag tag, const FcSlotRef *ref, int n)
 {
-	while (n > 0)
+	int			started = 0;
+
+	while (started < n)
 	{
-		int			now = room(n);
+		int			first;
+		int			now = room(n - started, &first);
 		Request    *r = free_request();
 
 		if (now == 0 || r == NULL)
-			return false;
-		if (!fc_store_ahead_start(&r->ahead, ref->slot, page_of(&places[next]), now))	/* A1 */
+			break;
+		if (!fc_store_ahead_start(&r->ahead, ref->slot, page_of(&places[first]), now))	/* A1 */
 		{
 			impossible = !fc_store_can_time_out();
-			return false;
+			break;
 		}
 		r->read = -1;
 		r->places = now;
 		for (int i = 0; i < now; i++, tag.blk++, ref++)
-			places[next++] = (Place)
+			places[first + i] = (Place)
 			{
-				.used = true, .tag = tag, .ref = *ref, .request = r, .index = i,
+				.used = true, .since = pages_read, .tag = tag, .ref = *ref, .request = r, .index = i,
 			};
 		in_use += now;
+		started += now;
 		fc_count_n(FC_PREFETCHES, now);
 		fc_failpoint(FC_FP_AHEAD_STARTED);
-		n -= now;
 	}
-	return true;
+	return started;
 }
 
-void
-fc_cache_ahead_start(const FcTag *tag, const FcSlotRef *ref)
+/* ---- what the server announces ---- */
+
+static FcTag *
+announced_at(int i)
 {
-	if (!impossible && find(tag, ref) == NULL && have_memory())
-		(void) start(*tag, ref, 1);
+	return &announced[(first_announced + i) % MAX_ANNOUNCED];
+}
+
+static void
+drop_first(void)
+{
+	first_announced++;
+	nannounced--;
+}
+
+/* Begins with what was announced first, as far as there is room. */
+static void
+start_announced(void)
+{
+	for (; nannounced > 0; drop_first())
+	{
+		FcTag	   *tag = announced_at(0);
+		FcSlotRef	ref;
+
+		if (tag->blk != InvalidBlockNumber &&
+			fc_directory_lookup(tag, fc_directory_hash(tag), &ref) &&
+			find(tag, &ref) == NULL && start(*tag, &ref, 1) == 0)
+			break;
+	}
 }
 
 void
-fc_cache_ahead_continue(const FcTag *tag)
+fc_cache_ahead_announce(const FcTag *tag)
+{
+	/* what a scan has announced that is over by now nobody will ask for */
+	if (announced_in != FC_MY_TRANSACTION)
+		nannounced = 0;
+	announced_in = FC_MY_TRANSACTION;
+	if (!have_memory() || nannounced == MAX_ANNOUNCED)
+		return;
+	*announced_at(nannounced++) = *tag;
+	start_announced();
+}
+
+void
+fc_cache_ahead_asked(const FcTag *tag)
+{
+	/* as a rule it is the first */
+	for (int i = 0; i < nannounced; i++)
+	{
+		FcTag	   *t = announced_at(i);
+
+		if (fc_tag_equal(t, tag))
+		{
+			t->blk = InvalidBlockNumber;
+			break;
+		}
+	}
+}
+
+/* ---- the next pages of a stream ---- */
+
+void
+fc_cache_ahead_continue(FcStream *stream, const FcTag *tag)
 {
 	FcTag		t = *tag;
-	FcTag		begin;
-	FcSlotRef	ref[WINDOW];
-	int			n = 0;
+	FcTag		begin = *tag;
+	FcSlotRef	ref[FC_AHEAD_WINDOW + 1];
+	uint32		wanted = fc_policy_ahead(stream, t.blk, &t.blk);
+	int			n = 0;			/* pages in a row, from `begin` on, that are to be read */
 
-	if (impossible || !have_memory())
+	if (wanted == 0 || !have_memory())
 		return;
-	if (continued.rel == tag->rel && continued.db == tag->db && continued.spc == tag->spc &&
-		continued.blk >= t.blk && continued.blk - t.blk <= 2 * WINDOW)
+	for (; wanted > 0; wanted--, t.blk++)
 	{
-		if (continued.blk - t.blk > WINDOW / 2)
-			return;
-		t.blk = continued.blk;
-	}
-	for (int i = 0; i < WINDOW; i++, t.blk++)
-	{
+		bool		here;
+
 		if (!fc_directory_lookup(&t, fc_directory_hash(&t), &ref[n]))
 			break;
-		if (n > 0 && ref[n].slot != ref[n - 1].slot + 1)
+		here = find(&t, &ref[n]) != NULL || fc_bufscan_holds(&t);
+		if (n > 0 && (here || ref[n].slot != ref[n - 1].slot + 1))
 		{
-			if (!start(begin, ref, n))
+			int			started = start(begin, ref, n);
+
+			if (started < n)
+			{
+				t.blk -= n - started;
+				n = 0;
 				break;
+			}
 			ref[0] = ref[n];
 			n = 0;
 		}
-		if (n == 0)
+		if (!here && n++ == 0)
 			begin = t;
-		n++;
 	}
 	if (n > 0)
-		(void) start(begin, ref, n);
-	continued = t;
+		t.blk -= n - start(begin, ref, n);
+	stream->ahead_until = t.blk;
 }
+
+/* ---- asked for ---- */
 
 int
 fc_cache_ahead_take(const FcTag *tag, const FcSlotRef *ref, char *const *pages, int n, FcIo *io)
@@ -237,11 +344,16 @@ fc_cache_ahead_take(const FcTag *tag, const FcSlotRef *ref, char *const *pages, 
 			r->read = fc_store_ahead_finish(&r->ahead, page_of(p) - (size_t) p->index * BLCKSZ, fc_setting_io_timeout, io);
 		ok = p->index < r->read;
 		if (ok)
+		{
 			memcpy(pages[taken], page_of(p), BLCKSZ);
+			trust = Min(trust + 1, (PLACES - FIRST_PLACES) * TAKEN_PER_PLACE);
+		}
 		if (fc_store_ahead_done(&r->ahead))
 			leave(p);
 		if (!ok)
 			break;
 	}
+	pages_read += n;
+	start_announced();
 	return taken;
 }

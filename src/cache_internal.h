@@ -11,6 +11,8 @@
 #define FC_CACHE_INTERNAL_H
 
 #include "checksum.h"
+#include "directory.h"
+#include "policy.h"
 #include "types.h"
 
 #include "datatype/timestamp.h"
@@ -48,14 +50,17 @@ struct FcCacheShared
 
 /* ---- cache_ahead.c: pages read from flash before they are asked for ---- */
 
-/* Starts to read the page into memory of this process, if it can be done. */
-extern void fc_cache_ahead_start(const FcTag *tag, const FcSlotRef *ref);
+/* The server will ask for the page, which is on flash: reads it as soon as there is room. */
+extern void fc_cache_ahead_announce(const FcTag *tag);
+
+/* The page is being asked for now: from here on there is no point in reading it ahead. */
+extern void fc_cache_ahead_asked(const FcTag *tag);
 
 /* Is or was it read ahead, and is that what the slot still holds? */
 extern bool fc_cache_ahead_has(const FcTag *tag, const FcSlotRef *ref);
 
 /* The stream goes on at tag: reads its next pages, as far as they are on flash. */
-extern void fc_cache_ahead_continue(const FcTag *tag);
+extern void fc_cache_ahead_continue(FcStream *stream, const FcTag *tag);
 
 /*
  * Takes the first of n pages in a row that were read ahead: waits for them and

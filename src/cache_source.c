@@ -38,10 +38,16 @@
 /* After a prefetch the next reads of the relation are no stream of ours. */
 #define PREFETCH_CREDIT 64
 
+/* A relation that the server prefetches itself, and how many more reads that is believed. */
+typedef struct Prefetched
+{
+	uint64		rel;
+	uint32		reads;
+} Prefetched;
+
 static FcStreams streams;
 static bool in_stream;			/* was the last run part of one? */
-static uint64 prefetched_rel;	/* relation the server prefetches itself */
-static uint32 prefetched_reads; /* how many more reads that is believed */
+static Prefetched prefetched[FC_STREAMS];
 
 static FcTimes times;			/* what this process goes by */
 static bool news[FC_SHARED_TIMES];	/* measured since the last exchange? */
@@ -167,6 +173,22 @@ stream_key(const FcTag *tag)
 	return ((uint64) tag->db << 32) ^ ((uint64) tag->spc << 16) ^ tag->rel;
 }
 
+/* The relation's place; or that of the one which was prefetched longest ago. */
+static Prefetched *
+prefetched_of(uint64 rel)
+{
+	Prefetched *oldest = &prefetched[0];
+
+	for (int i = 0; i < FC_STREAMS; i++)
+	{
+		if (prefetched[i].rel == rel)
+			return &prefetched[i];
+		if (prefetched[i].reads < oldest->reads)
+			oldest = &prefetched[i];
+	}
+	return oldest;
+}
+
 /*
  * The stream this read continues, if any.  Where the server itself prefetches
  * (bitmap scans, recovery), pages on flash were left out of the prefetch, so
@@ -176,10 +198,11 @@ static FcStream *
 follow_stream(const FcTag *tag)
 {
 	uint64		key = stream_key(tag);
+	Prefetched *p = prefetched_of(key);
 
-	if (prefetched_reads > 0 && key == prefetched_rel)
+	if (p->reads > 0 && p->rel == key)
 	{
-		prefetched_reads--;
+		p->reads--;
 		return NULL;
 	}
 	return fc_policy_stream(&streams, key, tag->blk);
@@ -274,18 +297,17 @@ fc_cache_review_probe(void)
 
 static FcSource
 choose(const FcTag *tag, bool together, FcDataFd data_fd, void *arg,
-	   bool *streaming, FcSlotRef *ref)
+	   FcStream **stream, FcSlotRef *ref)
 {
-	FcStream   *stream = follow_stream(tag);
-
-	*streaming = stream != NULL;
+	fc_cache_ahead_asked(tag);
+	*stream = follow_stream(tag);
 	if (!fc_directory_lookup(tag, fc_directory_hash(tag), ref)) /* R1 */
 		return FC_NOT_ON_FLASH;
-	if (fc_setting_verify)
+	if (fc_setting_verify || fc_cache_ahead_has(tag, ref))
 		return FC_FROM_FLASH;
-	if (stream != NULL)
-		return leave_stream(stream, tag, together) ? FC_FROM_FLASH : FC_LEFT_TO_STREAM;
-	if (!fc_cache_ahead_has(tag, ref) && in_page_cache(tag, data_fd, arg))
+	if (*stream != NULL)
+		return leave_stream(*stream, tag, together) ? FC_FROM_FLASH : FC_LEFT_TO_STREAM;
+	if (in_page_cache(tag, data_fd, arg))
 		return FC_LEFT_TO_PAGE_CACHE;
 	return FC_FROM_FLASH;
 }
@@ -294,7 +316,6 @@ void
 fc_cache_plan(FcRun *run, const FcTag *tag, int n, FcDataFd data_fd, void *arg)
 {
 	FcTag		t = *tag;
-	bool		streaming = false;
 
 	n = Min(n, FC_MAX_RUN);
 	run->tag = *tag;
@@ -306,18 +327,20 @@ fc_cache_plan(FcRun *run, const FcTag *tag, int n, FcDataFd data_fd, void *arg)
 		run->n = n;
 		run->why[0] = FC_NOT_ACTIVE;
 		run->from_flash = false;
-		run->in_stream = false;
+		run->stream = NULL;
 		return;
 	}
-	run->why[0] = choose(&t, n > 1, data_fd, arg, &streaming, &run->ref[0]);
+	run->why[0] = choose(&t, n > 1, data_fd, arg, &run->stream, &run->ref[0]);
 	run->from_flash = run->why[0] == FC_FROM_FLASH;
-	run->in_stream = streaming;
 	for (run->n = 1; run->n < n; run->n++)
 	{
+		FcStream   *stream;
+
 		t.blk++;
-		run->why[run->n] = choose(&t, true, data_fd, arg, &streaming, &run->ref[run->n]);
+		run->why[run->n] = choose(&t, true, data_fd, arg, &stream, &run->ref[run->n]);
 		if ((run->why[run->n] == FC_FROM_FLASH) != run->from_flash)
 			break;
+		run->stream = stream;
 	}
 }
 
@@ -346,14 +369,14 @@ fc_cache_combine(const FcTag *tag, int limit)
 bool
 fc_cache_prefetch(const FcTag *tag)
 {
+	uint64		key = stream_key(tag);
 	FcSlotRef	ref;
 
 	if (fc_cache_state() != FC_STATE_ACTIVE)
 		return false;
-	prefetched_rel = stream_key(tag);
-	prefetched_reads = PREFETCH_CREDIT;
+	*prefetched_of(key) = (Prefetched) {key, PREFETCH_CREDIT};
 	if (!fc_directory_lookup(tag, fc_directory_hash(tag), &ref))
 		return false;
-	fc_cache_ahead_start(tag, &ref);
+	fc_cache_ahead_announce(tag);
 	return true;
 }

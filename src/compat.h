@@ -66,6 +66,13 @@ extern void fc_wait_events_init(void);
 #define FC_PROC_NUMBER(proc) ((int) GetNumberFromPGProc(proc))
 #endif
 
+/* The number of this process's transaction, 0 outside; storage/proc.h. */
+#if PG_VERSION_NUM < 170000
+#define FC_MY_TRANSACTION (MyProc->lxid)
+#else
+#define FC_MY_TRANSACTION (MyProc->vxid.lxid)
+#endif
+
 /* Sets the page checksum, where the cluster has them. */
 #if PG_VERSION_NUM < 190000
 #define FC_SET_PAGE_CHECKSUM(page, blk) PageSetChecksumInplace(page, blk)

@@ -87,6 +87,17 @@ continues(const FcStream *s, uint64_t rel, uint32_t blk)
 		(blk + 1 == s->next || blk - s->next <= FC_STREAM_GAP);
 }
 
+/* One block more in a row, after so many that were left out. */
+static uint32_t
+steadier(uint32_t steady, uint32_t left_out)
+{
+	uint32_t	penalty = left_out * FC_AHEAD_PENALTY;
+
+	if (penalty == 0)
+		return steady < FC_AHEAD_WINDOW * FC_AHEAD_SHARE ? steady + 1 : steady;
+	return steady > penalty ? steady - penalty : 1;
+}
+
 bool
 fc_policy_in_stream(const FcStreams *streams, uint64_t rel, uint32_t blk)
 {
@@ -109,7 +120,10 @@ fc_policy_stream(FcStreams *streams, uint64_t rel, uint32_t blk)
 		if (continues(s, rel, blk))
 		{
 			if (blk >= s->next)
+			{
 				s->length++;
+				s->steady = steadier(s->steady, blk - s->next);
+			}
 			s->next = blk + 1;
 			s->used_at = streams->now;
 			return s->length > FC_STREAM_LENGTH ? s : NULL;
@@ -121,8 +135,21 @@ fc_policy_stream(FcStreams *streams, uint64_t rel, uint32_t blk)
 	oldest->rel = rel;
 	oldest->next = blk + 1;
 	oldest->length = 1;
+	oldest->steady = 1;
 	oldest->used_at = streams->now;
 	return NULL;
+}
+
+uint32_t
+fc_policy_ahead(const FcStream *stream, uint32_t blk, uint32_t *from)
+{
+	uint32_t	window = stream->steady / FC_AHEAD_SHARE;
+	uint32_t	left = stream->ahead_until > blk ? stream->ahead_until - blk : 0;
+
+	if (stream->steady <= FC_STREAM_LENGTH || left > window / 2)
+		return 0;
+	*from = blk + left;
+	return window;
 }
 
 uint32_t

@@ -20,7 +20,10 @@
  *			the hand (Corbato's CLOCK; the count as in PostgreSQL's sweep).
  *	budget	a token bucket of bytes.
  *	stream	a reader of block after block stays with the disk until a run of
- *			flash pages is long enough to pay for the seek back.
+ *			flash pages is long enough to pay for the seek back.  One that is
+ *			read from flash is read ahead by a quarter of the blocks that it
+ *			has asked for in a row: what is read ahead in vain, since the
+ *			reader stops, stays a fraction of what was read.
  *	probe	asks the page cache only while answers are worth the question.
  *
  * Copyright (c) 2026, the pg_flashcache developers
@@ -84,6 +87,9 @@ extern bool fc_policy_spend(FcBudget *budget, uint64_t limit, uint64_t now_ns, u
 #define FC_STREAM_LENGTH 8		/* blocks in a row that make a stream */
 #define FC_STREAM_GAP 4			/* blocks left out that do not end it */
 #define FC_STREAM_MAX_RUN 2048	/* as far as a run is looked at: 0.4 ms */
+#define FC_AHEAD_WINDOW 16		/* pages that are read ahead, at most */
+#define FC_AHEAD_SHARE 4		/* and no more than one for so many in a row */
+#define FC_AHEAD_PENALTY 4
 
 typedef struct FcStream
 {
@@ -92,6 +98,8 @@ typedef struct FcStream
 	uint32_t	length;			/* blocks so far */
 	uint32_t	flash_until;	/* on flash up to here: decided */
 	uint32_t	disk_until;		/* on disk up to here: decided */
+	uint32_t	steady;			/* blocks in a row; one that is left out costs FC_AHEAD_PENALTY */
+	uint32_t	ahead_until;	/* read ahead up to here */
 	uint32_t	used_at;		/* for replacement */
 } FcStream;
 
@@ -115,6 +123,13 @@ extern FcStream *fc_policy_stream(FcStreams *streams, uint64_t rel, uint32_t blk
 
 /* Would reading blk continue a stream?  Changes nothing. */
 extern bool fc_policy_in_stream(const FcStreams *streams, uint64_t rel, uint32_t blk);
+
+/*
+ * How many pages of a stream should be read ahead now, and from which block
+ * on?  `blk` is the next one that it will ask for.  New ones are begun when
+ * no more than half of the window is left.
+ */
+extern uint32_t fc_policy_ahead(const FcStream *stream, uint32_t blk, uint32_t *from);
 
 /*
  * Length of a run of flash pages from which on leaving the disk's stream

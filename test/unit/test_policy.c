@@ -195,6 +195,48 @@ streams(void)
 	check(n == 20 - FC_STREAM_LENGTH, "stream: not lost among random reads");
 }
 
+/* Reads n blocks in a row from `from` on; what is to be read ahead then? */
+static uint32_t
+ahead_after(FcStreams *s, uint32_t from, uint32_t n, uint32_t *first)
+{
+	FcStream   *stream = NULL;
+
+	for (uint32_t i = 0; i < n; i++)
+		stream = fc_policy_stream(s, 1, from + i);
+	return stream == NULL ? 0 : fc_policy_ahead(stream, from + n, first);
+}
+
+static void
+ahead(void)
+{
+	FcStreams	s = {0};
+	FcStream   *a = &s.stream[FC_STREAMS - 1];
+	uint32_t	first;
+	uint32_t	n = 0;
+
+	check(ahead_after(&s, 0, FC_STREAM_LENGTH, &first) == 0, "ahead: eight blocks are no stream");
+	for (int i = 0; i < FC_STREAMS; i++)
+		if (s.stream[i].rel == 1)
+			a = &s.stream[i];
+	check(ahead_after(&s, 8, 1, &first) == 2 && first == 9, "ahead: after nine, two");
+	check(ahead_after(&s, 9, 11, &first) == 5 && first == 20, "ahead: a quarter of what was read");
+	check(ahead_after(&s, 20, 180, &first) == FC_AHEAD_WINDOW && first == 200, "ahead: 16 at most");
+	a->ahead_until = 216;
+	check(ahead_after(&s, 200, 7, &first) == 0, "ahead: nothing while more than half of them are left");
+	check(ahead_after(&s, 207, 1, &first) == FC_AHEAD_WINDOW && first == 216, "ahead: goes on where it ended");
+	a->ahead_until = 232;
+
+	/* every second block: reading ahead would be in vain for each other one */
+	for (uint32_t i = 0; i < 100; i++)
+		a = fc_policy_stream(&s, 1, 210 + 2 * i);
+	check(a != NULL && fc_policy_ahead(a, 409, &first) == 0, "ahead: not where every second block is left out");
+	for (uint32_t i = 0; i < 1000; i++)
+		if (i % 10 != 0)
+			a = fc_policy_stream(&s, 1, 410 + i);
+	n = a != NULL ? fc_policy_ahead(a, 1410, &first) : 0;
+	check(n == FC_AHEAD_WINDOW && first == 1410, "ahead: one left out in ten does not matter");
+}
+
 static void
 leaving(void)
 {
@@ -311,6 +353,7 @@ main(void)
 	hand();
 	budget();
 	streams();
+	ahead();
 	leaving();
 	means_and_probe();
 	slow_device();

@@ -1,0 +1,125 @@
+# Copyright (c) 2026, the pg_flashcache developers
+
+# What the device is asked for: a page that is read from flash is read once, whatever is read ahead, however much the server
+# announces, and however many scans of a process want pages at the same time. The kernel counts what a process has had read
+# (/proc/PID/io); the data files are in the page cache, and direct reads of the flash file are all that is left.
+
+use strict;
+use warnings;
+
+use FlashCache;
+use FlashCacheMore;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $pages = 960;
+my $node = fc_new_node('main', size => '64MB', buffers => '2MB', conf => <<'END');
+max_connections = 12
+max_logical_replication_workers = 0
+synchronize_seqscans = off
+max_parallel_workers_per_gather = 0
+work_mem = '16MB'
+END
+fc_everywhere($node);
+foreach my $table (qw(a b))
+{
+	fc_table($node, 'postgres', $table, 'v1', $pages);
+	$node->safe_psql('postgres', "CREATE INDEX ON $table (id)");
+}
+$node->safe_psql('postgres', q{
+	ALTER TABLE a SET (parallel_workers = 2);
+	VACUUM ANALYZE;
+	CREATE FUNCTION io() RETURNS bigint AS $$
+		SELECT substring(pg_read_file('/proc/self/io') FROM '\mread_bytes: (\d+)')::bigint / 8192
+	$$ LANGUAGE sql;
+	-- the server's own functions are not for parallel workers
+	CREATE FUNCTION worker_file(text) RETURNS text AS 'pg_read_file_all' LANGUAGE internal STRICT PARALLEL SAFE;
+	CREATE FUNCTION worker_pid() RETURNS int AS 'pg_backend_pid' LANGUAGE internal STRICT PARALLEL SAFE;
+	CREATE FUNCTION worker_io() RETURNS bigint AS $$
+		SELECT substring(worker_file('/proc/self/io') FROM '\mread_bytes: (\d+)')::bigint / 8192
+	$$ LANGUAGE sql PARALLEL SAFE;
+});
+fc_warm($node, undef, 'postgres', 'a', 'b');
+my @tags = map { fc_tag($node, 'postgres', $_) } qw(a b);
+
+# Only the plan that is meant.
+sub only
+{
+	my @wanted = @_;
+	return join '', map {
+		my $way = $_;
+		"SET enable_$way = " . ((grep { $_ eq $way } @wanted) ? 'on' : 'off') . ';'
+	} qw(seqscan indexscan indexonlyscan bitmapscan mergejoin nestloop hashjoin sort material memoize tidscan);
+}
+
+# Runs a query and returns how many pages were hits, and how many the device was asked for. Of a parallel one the result is
+# what its workers have had read. The session has looked at everything but the tables before.
+sub run
+{
+	my ($settings, $query, $plan, $name) = @_;
+	my $look = "SELECT 'look', hits, misses, io() FROM pg_stat_flashcache_session;";
+
+	fc_push_out($node, $_) foreach @tags;
+	my $output = $node->safe_psql('postgres', "$settings EXPLAIN (COSTS OFF) $query; $look $look SELECT 'result', r FROM ($query) q(r); $look");
+	my @look = map { [ split /\|/ ] } $output =~ /^look\|(.*)$/mg;
+	my ($result) = $output =~ /^result\|(.*)$/m;
+	like($output, $plan, "$name: the plan");
+	return ($look[2][0] - $look[1][0], $look[2][2] - $look[1][2], $result);
+}
+
+sub is_read_once
+{
+	my ($settings, $query, $plan, $expected, $name) = @_;
+	my ($hits, $device, $result) = run($settings, $query, $plan, $name);
+
+	$device += $result if $settings =~ /leader_participation/;
+	cmp_ok($hits, '>=', $expected, "$name: from flash");
+	cmp_ok($device, '<=', 1.1 * $hits, "$name: the device was asked for no more than 1.1 pages a hit") or diag("$device for $hits hits");
+	# else it is not the device that was counted
+	cmp_ok($device, '>=', $hits, "$name: and for each of them");
+	return;
+}
+
+SKIP:
+{
+	my (undef, $device) = run(only('seqscan'), 'SELECT count(val) FROM a', qr/Seq Scan/, 'sequential scan');
+	skip 'the kernel does not count what is read from the flash file: in memory?', 1 if $device == 0;
+
+	my $bitmap = only('bitmapscan');
+	foreach my $concurrency (0, 1, 32, 33, 200, 1000)
+	{
+		is_read_once("$bitmap SET effective_io_concurrency = $concurrency;",
+			'SELECT count(val) FROM a WHERE id > 0', qr/Bitmap Heap Scan/, $pages, "bitmap scan, concurrency $concurrency");
+	}
+	is_read_once("$bitmap SET effective_io_concurrency = 0;", 'SELECT count(val) FROM a WHERE id % 3 = 0 AND id > 0',
+		qr/Bitmap Heap Scan/, $pages, 'bitmap scan that is not announced');
+	is_read_once("$bitmap SET effective_io_concurrency = 0;",
+		'SELECT count(val) FROM a WHERE id = ANY (ARRAY(SELECT generate_series(1, 960, 3)))',
+		qr/Bitmap Heap Scan/, $pages / 3, 'bitmap scan of every third page');
+	is_read_once("$bitmap SET effective_io_concurrency = 16;" . only(qw(bitmapscan nestloop)),
+		"SELECT sum(c) FROM generate_series(0, 18) g, LATERAL (SELECT count(a.val || b.val) AS c FROM a, b WHERE a.id = b.id AND a.id > 50 * g AND a.id <= 50 * g + 50) s",
+		qr/Bitmap Heap Scan on a.*Bitmap Heap Scan on b|Bitmap Heap Scan on b.*Bitmap Heap Scan on a/s,
+		$pages, 'two bitmap scans in turn');
+	is_read_once(only('indexscan'), 'SELECT count(val) FROM a WHERE id > 0', qr/Index Scan/, $pages, 'index scan');
+	is_read_once(only(qw(indexscan mergejoin)), 'SELECT count(a.val || b.val) FROM a, b WHERE a.id = b.id',
+		qr/Merge Join/, 2 * $pages, 'merge join');
+	is_read_once(only(qw(indexscan seqscan nestloop)), 'SELECT count(a.val || b.val) FROM a, b WHERE a.id = b.id',
+		qr/Nested Loop/, 2 * $pages, 'nested loop');
+	is_read_once(only(qw(indexscan nestloop)),
+		'SELECT sum(c) FROM generate_series(0, 79) g, LATERAL (SELECT count(val) AS c FROM a WHERE id > g * 37 % 80 * 12 AND id <= g * 37 % 80 * 12 + 12) s',
+		qr/Index Scan/, $pages - 40, 'nested loop over ranges');
+
+	# Two workers; the second number is how many pages they have had read when they had read their last row.
+	my $parallel = 'SET parallel_leader_participation = off; SET max_parallel_workers_per_gather = 2; SET min_parallel_table_scan_size = 0;'
+	  . 'SET min_parallel_index_scan_size = 0; SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET cpu_tuple_cost = 10; SET effective_io_concurrency = 32;';
+	my $count = 'SELECT sum(io) FROM (SELECT pid, max(io) AS io FROM (SELECT worker_pid() AS pid, worker_io() AS io FROM a WHERE id > 0 AND length(val) > 0 OFFSET 0) r GROUP BY pid) s';
+	foreach my $scan (qw(seqscan bitmapscan indexscan))
+	{
+		is_read_once($parallel . only($scan, 'sort'), $count, qr/Workers Planned: 2.*Parallel/s, $pages, "parallel $scan");
+	}
+}
+
+fc_is_clean($node);
+$node->stop;
+
+done_testing();
