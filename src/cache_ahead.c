@@ -24,9 +24,9 @@
  * (LIMIT, an aborted scan, a parallel bitmap scan, where it is another process
  * that asks); so a place may be taken for another page once this process has
  * read PATIENCE pages from flash since.  Hence of the pages that a process
- * reads no more than PLACES / PATIENCE are read in vain, beside the first
- * ones, whatever it does.  And a process has few places until pages in them
- * have been asked for.
+ * reads no more than one in 16 is read in vain, beside the first ones,
+ * whatever it does: it begins with few places, and gets more at that rate as
+ * pages in them are asked for.
  *
  * Copyright (c) 2026, the pg_flashcache developers
  *
@@ -52,8 +52,8 @@
 #define PATIENCE (16 * PLACES)
 
 /* A process begins with this many places, and has one more for so many pages that were asked for. */
-#define FIRST_PLACES 16
-#define TAKEN_PER_PLACE 4
+#define FIRST_PLACES 8
+#define TAKEN_PER_PLACE (PATIENCE / PLACES)
 
 /* Announced pages that wait for a place: as many as the server's settings allow. */
 #define MAX_ANNOUNCED 1024
