@@ -140,7 +140,7 @@ REVOKE ALL ON FUNCTION pg_flashcache_scrub(boolean) FROM PUBLIC;
 REVOKE ALL ON pg_stat_flashcache FROM PUBLIC;
 REVOKE ALL ON pg_flashcache_pages FROM PUBLIC;
 
-GRANT EXECUTE ON FUNCTION pg_flashcache_stat() TO pg_monitor;
-GRANT EXECUTE ON FUNCTION pg_flashcache_slots() TO pg_monitor;
-GRANT SELECT ON pg_stat_flashcache TO pg_monitor;
-GRANT SELECT ON pg_flashcache_pages TO pg_monitor;
+GRANT EXECUTE ON FUNCTION pg_flashcache_stat() TO pg_read_all_stats;
+GRANT EXECUTE ON FUNCTION pg_flashcache_slots() TO pg_read_all_stats;
+GRANT SELECT ON pg_stat_flashcache TO pg_read_all_stats;
+GRANT SELECT ON pg_flashcache_pages TO pg_read_all_stats;

@@ -238,8 +238,7 @@ fc_cache_still_slow(bool *slow)
 bool
 fc_cache_may_write(void)
 {
-	return fc_policy_spend(&budget, (uint64) fc_setting_write_limit * 1024 * 1024,
-						   fc_now_ns(), BLCKSZ);
+	return fc_policy_spend(&budget, fc_setting_write_limit, fc_now_ns(), BLCKSZ);
 }
 
 /* Neighbouring slots in use, from a random place on; false if there are none so soon. */

@@ -86,6 +86,13 @@ stay_out(int elevel, FcState state, const char *reason, const char *hint)
 static bool
 wanted(void)
 {
+	char		reason[FC_REASON_LEN];
+
+	if (fc_settings_refused(reason, sizeof(reason)))
+	{
+		stay_out(WARNING, FC_STATE_DISABLED, reason, "Correct it and restart the server.");
+		return false;
+	}
 	if (fc_setting_size == 0)
 	{
 		stay_out(LOG, FC_STATE_DISABLED, "pg_flashcache.size is 0", NULL);
@@ -99,8 +106,6 @@ wanted(void)
 	}
 	if (fc_workers_registered() >= max_worker_processes)
 	{
-		char		reason[FC_REASON_LEN];
-
 		snprintf(reason, sizeof(reason), "there is no room for its background process: max_worker_processes is %d",
 				 max_worker_processes);
 		stay_out(WARNING, FC_STATE_DISABLED, reason, "Raise max_worker_processes and restart the server.");

@@ -4,6 +4,16 @@
  *	  Definition of the pg_flashcache.* settings; docs/settings.md describes
  *	  them for users.
  *
+ * What has a unit is a floating-point number to the server, which would round
+ * an integer before it can be looked at: 1 kB of size to 0 pages, 100 kB/s of
+ * write_limit to 0 MB/s, "no limit".  The variables that the rooms read are
+ * set when a value is assigned.
+ *
+ * The library is loaded after the configuration was read.  A value that is
+ * refused then only gets a WARNING of the server, and the setting its default:
+ * a size of 0, no limit, not verified.  Nobody asked for that, so what was
+ * asked for is remembered, and tried again when all is defined.
+ *
  * Copyright (c) 2026, the pg_flashcache developers
  *
  *-------------------------------------------------------------------------
@@ -23,11 +33,25 @@ bool		fc_setting_enabled = true;
 bool		fc_setting_verify = false;
 int			fc_setting_os_cache_probe = FC_PROBE_AUTO;
 int			fc_setting_admission = FC_ADMIT_AUTO;
-int			fc_setting_write_limit = 0;
+uint64		fc_setting_write_limit = 0;
 int			fc_setting_io_timeout = 1000;
 bool		fc_setting_pause_when_slow = true;
 bool		fc_setting_keep_stats = true;
 bool		fc_setting_require_mount = false;
+
+/* As the server has them. */
+static double size_pages = 0;
+static double write_limit_mb = 0;
+static double io_timeout_ms = 1000;
+
+#define MAX_SETTINGS 32
+
+static struct
+{
+	const char *name;
+	const char *value;
+}			asked_for[MAX_SETTINGS];
+static int	nasked = 0;
 
 static const struct config_enum_entry probe_options[] = {
 	{"auto", FC_PROBE_AUTO, false},
@@ -55,10 +79,11 @@ check_file(char **newval, void **extra, GucSource source)
 }
 
 static bool
-check_size(int *newval, void **extra, GucSource source)
+check_size(double *newval, void **extra, GucSource source)
 {
 	if (*newval != 0 && *newval < FC_MIN_SLOTS)
 	{
+		GUC_check_errmsg("invalid value for parameter \"pg_flashcache.size\": %g kB", *newval * (BLCKSZ / 1024));
 		GUC_check_errdetail("The smallest cache is %d kB; 0 disables the cache.",
 							FC_MIN_SLOTS * (BLCKSZ / 1024));
 		return false;
@@ -67,65 +92,135 @@ check_size(int *newval, void **extra, GucSource source)
 }
 
 static void
+assign_size(double newval, void *extra)
+{
+	fc_setting_size = (int) newval;
+}
+
+static bool
+check_write_limit(double *newval, void **extra, GucSource source)
+{
+	if (*newval != 0 && *newval * 1024 * 1024 < BLCKSZ)
+	{
+		GUC_check_errmsg("invalid value for parameter \"pg_flashcache.write_limit\": %g kB", *newval * 1024);
+		GUC_check_errdetail("The lowest limit is one page of %d kB a second; 0 is no limit.", BLCKSZ / 1024);
+		return false;
+	}
+	return true;
+}
+
+static void
+assign_write_limit(double newval, void *extra)
+{
+	fc_setting_write_limit = (uint64) (newval * 1024 * 1024);
+}
+
+static bool
+check_io_timeout(double *newval, void **extra, GucSource source)
+{
+	if (*newval != 0 && *newval < 1)
+	{
+		GUC_check_errmsg("invalid value for parameter \"pg_flashcache.io_timeout\": %g ms", *newval);
+		GUC_check_errdetail("The shortest time-out is 1 ms; 0 is no limit.");
+		return false;
+	}
+	return true;
+}
+
+static void
+assign_io_timeout(double newval, void *extra)
+{
+	fc_setting_io_timeout = (int) newval;
+}
+
+static void
 assign_keep_stats(bool newval, void *extra)
 {
 	fc_stats_keep(newval);
 }
 
+/* Remembers what the configuration says of a setting that is about to be defined; returns its name. */
+static const char *
+asked(const char *name)
+{
+	const char *value = GetConfigOption(name, true, false);
+
+	Assert(nasked < MAX_SETTINGS);
+	if (value != NULL && nasked < MAX_SETTINGS)
+	{
+		asked_for[nasked].name = name;
+		asked_for[nasked++].value = pstrdup(value);
+	}
+	return name;
+}
+
+bool
+fc_settings_refused(char *reason, size_t len)
+{
+	for (int i = 0; i < nasked; i++)
+		if (set_config_option(asked_for[i].name, asked_for[i].value, PGC_POSTMASTER, PGC_S_FILE,
+							  GUC_ACTION_SET, false, DEBUG5, false) == 0)
+		{
+			snprintf(reason, len, "the value of %s is refused: \"%s\"", asked_for[i].name, asked_for[i].value);
+			return true;
+		}
+	return false;
+}
+
 void
 fc_settings_define(void)
 {
-	DefineCustomStringVariable("pg_flashcache.file",
+	DefineCustomStringVariable(asked("pg_flashcache.file"),
 							   "File or block device on local flash that holds the cache.",
 							   "Created with mode 0600 if it does not exist. Must lie outside the data directory.",
 							   &fc_setting_file, "",
 							   PGC_POSTMASTER, GUC_SUPERUSER_ONLY, check_file, NULL, NULL);
-	DefineCustomIntVariable("pg_flashcache.size",
-							"Size of the flash cache; 0 disables it.",
-							"Typically 2 to 10 times shared_buffers.",
-							&fc_setting_size, 0, 0, INT_MAX,
-							PGC_POSTMASTER, GUC_UNIT_BLOCKS, check_size, NULL, NULL);
-	DefineCustomBoolVariable("pg_flashcache.enabled",
+	DefineCustomRealVariable(asked("pg_flashcache.size"),
+							 "Size of the flash cache; 0 disables it.",
+							 "Typically 2 to 10 times shared_buffers.",
+							 &size_pages, 0, 0, INT_MAX,
+							 PGC_POSTMASTER, GUC_UNIT_BLOCKS, check_size, assign_size, NULL);
+	DefineCustomBoolVariable(asked("pg_flashcache.enabled"),
 							 "Uses the flash cache.",
 							 "Switching it off forgets all cached pages; switching it on starts cold.",
 							 &fc_setting_enabled, true,
 							 PGC_SIGHUP, 0, NULL, NULL, NULL);
-	DefineCustomBoolVariable("pg_flashcache.verify",
+	DefineCustomBoolVariable(asked("pg_flashcache.verify"),
 							 "Compares every page read from flash with the disk.",
 							 "For tests and for doubts: every hit then costs a disk read as well.",
 							 &fc_setting_verify, false,
 							 PGC_SUSET, 0, NULL, NULL, NULL);
-	DefineCustomEnumVariable("pg_flashcache.os_cache_probe",
+	DefineCustomEnumVariable(asked("pg_flashcache.os_cache_probe"),
 							 "Reads a page from the kernel's page cache rather than from flash if it is there.",
 							 "auto asks the kernel with cachestat(2) and stops asking where that hardly ever succeeds.",
 							 &fc_setting_os_cache_probe, FC_PROBE_AUTO, probe_options,
 							 PGC_SIGHUP, 0, NULL, NULL, NULL);
-	DefineCustomEnumVariable("pg_flashcache.admission",
+	DefineCustomEnumVariable(asked("pg_flashcache.admission"),
 							 "Which pages evicted from shared buffers are written to flash.",
 							 "all: every page; reuse: pages evicted before; auto: every page until the cache is 80% full, then pages evicted before.",
 							 &fc_setting_admission, FC_ADMIT_AUTO, admission_options,
 							 PGC_SIGHUP, 0, NULL, NULL, NULL);
-	DefineCustomIntVariable("pg_flashcache.write_limit",
-							"Most megabytes a second written to flash; 0 is no limit.",
-							"Protects the endurance of the drive: 22 MB/s are one drive write a day of 1.92 TB.",
-							&fc_setting_write_limit, 0, 0, 1024 * 1024,
-							PGC_SIGHUP, 0, NULL, NULL, NULL);
-	DefineCustomIntVariable("pg_flashcache.io_timeout",
-							"Longest wait for the flash device; 0 is no limit.",
-							"A device that does not answer in time is switched off, and the page read from disk. Needs io_uring.",
-							&fc_setting_io_timeout, 1000, 0, 600000,
-							PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
-	DefineCustomBoolVariable("pg_flashcache.pause_when_slow",
+	DefineCustomRealVariable(asked("pg_flashcache.write_limit"),
+							 "Most that is written to flash in a second; 0 is no limit.",
+							 "Protects the endurance of the drive: 22 MB a second are one drive write a day of 1.92 TB.",
+							 &write_limit_mb, 0, 0, 1024 * 1024,
+							 PGC_SIGHUP, GUC_UNIT_MB, check_write_limit, assign_write_limit, NULL);
+	DefineCustomRealVariable(asked("pg_flashcache.io_timeout"),
+							 "Longest wait for the flash device; 0 is no limit.",
+							 "A device that does not answer in time is switched off, and the page read from disk. Needs io_uring.",
+							 &io_timeout_ms, 1000, 0, 600000,
+							 PGC_SIGHUP, GUC_UNIT_MS, check_io_timeout, assign_io_timeout, NULL);
+	DefineCustomBoolVariable(asked("pg_flashcache.pause_when_slow"),
 							 "Leaves the flash device alone while it is slower than the disk.",
 							 "Pages stay where they are. Switch it off where reads from the disk are to be saved whatever they take.",
 							 &fc_setting_pause_when_slow, true,
 							 PGC_SIGHUP, 0, NULL, NULL, NULL);
-	DefineCustomBoolVariable("pg_flashcache.keep_stats",
+	DefineCustomBoolVariable(asked("pg_flashcache.keep_stats"),
 							 "Keeps the counters of the flash cache over a clean restart (PostgreSQL 18 and later).",
 							 "Switch it off and reload before the library is removed from shared_preload_libraries.",
 							 &fc_setting_keep_stats, true,
 							 PGC_SIGHUP, 0, NULL, assign_keep_stats, NULL);
-	DefineCustomBoolVariable("pg_flashcache.require_mount",
+	DefineCustomBoolVariable(asked("pg_flashcache.require_mount"),
 							 "Refuses a file on the file system of the data directory, the write-ahead log, or the root directory.",
 							 "For a file on a flash device that may not be mounted. Counts whenever the file is opened.",
 							 &fc_setting_require_mount, false,

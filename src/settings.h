@@ -28,12 +28,15 @@ extern bool fc_setting_enabled;
 extern bool fc_setting_verify;
 extern int	fc_setting_os_cache_probe;	/* FcProbeMode */
 extern int	fc_setting_admission;	/* FcAdmission */
-extern int	fc_setting_write_limit; /* MB/s, 0 = none */
+extern uint64 fc_setting_write_limit;	/* bytes a second, 0 = none */
 extern int	fc_setting_io_timeout;	/* ms, 0 = none */
 extern bool fc_setting_pause_when_slow;
 extern bool fc_setting_keep_stats;
 extern bool fc_setting_require_mount;
 
 extern void fc_settings_define(void);
+
+/* Was a value in the configuration refused when the settings were defined?  The reason names the first. */
+extern bool fc_settings_refused(char *reason, size_t len);
 
 #endif							/* FC_SETTINGS_H */

@@ -257,6 +257,23 @@ SKIP:
 	$node->stop;
 }
 
+# A bad value in the file must not become the default in silence: no size, or no limit.
+foreach my $bad ([ 'size', 'large' ], [ 'size', '1kB' ], [ 'write_limit', '20 flies' ], [ 'enabled', 'perhaps' ], [ 'file', 'flash' ])
+{
+	my ($name, $value) = @$bad;
+	my $reason = qq{the value of pg_flashcache.$name is refused: "$value"};
+	my $offset = -s $node->logfile;
+
+	$node->append_conf('postgresql.conf', "pg_flashcache.$name = '$value'");
+	$node->start;
+	is(fc_view($node), "disabled|$reason|", "$name = '$value': the view says so");
+	is((fc_warnings($node, $offset))[-1], "pg_flashcache is disabled: $reason", "$name = '$value': and the log");
+	$node->stop;
+	my $conf = slurp_file($node->data_dir . '/postgresql.conf') =~ s/^pg_flashcache\.$name = '\Q$value\E'\n//mr;
+	unlink $node->data_dir . '/postgresql.conf';
+	$node->append_conf('postgresql.conf', $conf);
+}
+
 # Size 0 is a choice and logs no warning; a size without a file is a mistake.
 {
 	my $offset = fc_start_with($node, "$dir/hardlink", '0');

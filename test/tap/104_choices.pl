@@ -124,7 +124,8 @@ END
 # The write budget: one megabyte a second, and one second's worth saved up. However slow the machine is, no more than
 # that may have been written.
 {
-	set(write_limit => 1);
+	set(write_limit => '1MB');
+	is($node->safe_psql('postgres', 'SHOW pg_flashcache.write_limit'), '1MB', 'write_limit: takes a unit');
 	$node->safe_psql('postgres', q{
 		CREATE TABLE flood (v text);
 		ALTER TABLE flood ALTER v SET STORAGE PLAIN;

@@ -1,7 +1,7 @@
 -- Who may read, and who may command: each from both sides.
 CREATE ROLE fc_nobody;
 CREATE ROLE fc_monitor;
-GRANT pg_monitor TO fc_monitor;
+GRANT pg_read_all_stats TO fc_monitor;
 CREATE ROLE fc_operator;
 
 SET ROLE fc_nobody;

@@ -4,14 +4,19 @@ WHERE name LIKE 'pg\_flashcache.%' ORDER BY name COLLATE "C";
 
 ALTER SYSTEM SET pg_flashcache.file = 'relative/path';
 ALTER SYSTEM SET pg_flashcache.size = '504kB';
+ALTER SYSTEM SET pg_flashcache.size = '100kB';
+-- less than a page is not 0
+ALTER SYSTEM SET pg_flashcache.size = '1kB';
+ALTER SYSTEM SET pg_flashcache.write_limit = '4kB';
+ALTER SYSTEM SET pg_flashcache.io_timeout = '100us';
 -- the message has units from 16 on
 \set VERBOSITY sqlstate
 ALTER SYSTEM SET pg_flashcache.size = '-8kB';
+ALTER SYSTEM SET pg_flashcache.write_limit = -1;
 \set VERBOSITY default
 ALTER SYSTEM SET pg_flashcache.size = 'large';
 ALTER SYSTEM SET pg_flashcache.admission = 'sometimes';
 ALTER SYSTEM SET pg_flashcache.os_cache_probe = 'on';
-ALTER SYSTEM SET pg_flashcache.write_limit = -1;
 ALTER SYSTEM SET pg_flashcache.enabled = 'perhaps';
 ALTER SYSTEM SET pg_flashcache.keep_stats = 'perhaps';
 SET pg_flashcache.xyz = 1;
@@ -32,6 +37,15 @@ SHOW pg_flashcache.verify;
 ALTER SYSTEM SET pg_flashcache.size = '512kB';
 ALTER SYSTEM SET pg_flashcache.size = 0;
 ALTER SYSTEM RESET pg_flashcache.size;
+-- with units and without
+ALTER SYSTEM SET pg_flashcache.write_limit = '20MB';
+ALTER SYSTEM SET pg_flashcache.write_limit = '1GB';
+ALTER SYSTEM SET pg_flashcache.write_limit = '8kB';
+ALTER SYSTEM SET pg_flashcache.write_limit = 20;
+ALTER SYSTEM SET pg_flashcache.write_limit = '20MB/s';
+ALTER SYSTEM RESET pg_flashcache.write_limit;
+ALTER SYSTEM SET pg_flashcache.io_timeout = '2s';
+ALTER SYSTEM RESET pg_flashcache.io_timeout;
 -- already active
 SELECT pg_flashcache_enable();
 SELECT state, reason FROM pg_stat_flashcache;
