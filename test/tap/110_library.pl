@@ -19,6 +19,16 @@ my $copy      = "$elsewhere/pg_flashcache.so";
 
 copy("$libdir/pg_flashcache.so", $copy) or die "copy: $!";
 
+# The view comes from that file from now on. (18 and later look for "$libdir/..." in dynamic_library_path, too.)
+sub view_from
+{
+	my ($node, $file) = @_;
+
+	$node->safe_psql('postgres',
+		$node->safe_psql('postgres', q{SELECT pg_get_functiondef('pg_flashcache_stat'::regproc)}) =~ s/\$libdir\/pg_flashcache/$file/r);
+	return;
+}
+
 # Ends the writer and waits for the next one; returns the state of the cache then.
 sub next_writer
 {
@@ -35,6 +45,7 @@ sub next_writer
 	my $node = fc_new_node('path');
 	my $log  = -s $node->logfile;
 
+	view_from($node, "$libdir/pg_flashcache.so");
 	$node->append_conf('postgresql.conf', "dynamic_library_path = '$elsewhere:\$libdir'");
 	$node->reload;
 	is(next_writer($node, 'TERM'), 'active', 'other library path: a writer that got SIGTERM is replaced');
@@ -61,9 +72,7 @@ sub next_writer
 		'preloaded by a path: and say which is which');
 
 	# The view, of the copy that is preloaded; then without the file.
-	my $view = $node->safe_psql('postgres', q{SELECT pg_get_functiondef('pg_flashcache_stat'::regproc)}) =~
-	  s/\$libdir\/pg_flashcache/$copy/r;
-	$node->safe_psql('postgres', $view);
+	view_from($node, $copy);
 	is($node->safe_psql('postgres', 'SELECT state FROM pg_stat_flashcache'), 'active', 'preloaded by a path: active');
 	unlink $copy or die "unlink: $!";
 	my $log = -s $node->logfile;
