@@ -30,6 +30,7 @@ OBJS = \
 	src/handoff.o \
 	src/layout.o \
 	src/library.o \
+	src/machine.o \
 	src/oscache.o \
 	src/pagecmp.o \
 	src/pg_flashcache.o \

@@ -18,11 +18,13 @@
 #include "explain.h"
 #include "fmgr.h"
 #include "library.h"
+#include "machine.h"
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
 #include "settings.h"
 #include "storage/ipc.h"
 #include "storage/lwlock.h"
+#include "storage/pg_shmem.h"
 #include "storage/shmem.h"
 #include "stats.h"
 #include "store.h"
@@ -31,6 +33,9 @@
 PG_MODULE_MAGIC;
 
 #define WRITER_RESTART_S 5
+
+/* One part in so many of the memory is left to processes and the page cache. */
+#define RESERVE 8
 
 FC_EXPORT void _PG_init(void);
 FC_EXPORT void fc_writer_main(Datum arg);
@@ -82,6 +87,66 @@ stay_out(int elevel, FcState state, const char *reason, const char *hint)
 			 hint ? errhint("%s", hint) : 0));
 }
 
+/* A number of bytes, for people. */
+static const char *
+in_words(char *text, size_t len, uint64 bytes)
+{
+	if (bytes >= UINT64CONST(10) << 30)
+		snprintf(text, len, UINT64_FORMAT " GB", bytes >> 30);
+	else
+		snprintf(text, len, UINT64_FORMAT " MB", bytes >> 20);
+	return text;
+}
+
+/*
+ * A server that asks for more memory than there is does not start, or is
+ * killed once the memory is used.  So what the cache needs must fit into what
+ * this machine, or control group, has, beside shared_buffers and a reserve,
+ * and the kernel must be willing to map both now.  What happens to be free at
+ * the moment is not asked: the answer should be the same at each start.
+ */
+static bool
+fits(void)
+{
+	Size		need = shmem_size();
+	uint64		buffers = (uint64) NBuffers * BLCKSZ;
+	uint64		all = fc_machine_memory("");
+	uint64		room = all > buffers + all / RESERVE ? all - buffers - all / RESERVE : 0;
+	Size		page = BLCKSZ;
+	int			flags = 0;
+	Size		map;
+	char		reason[FC_REASON_LEN];
+	char		hint[FC_HINT_LEN];
+	char		words[4][32];
+
+	in_words(words[0], sizeof(words[0]), (uint64) fc_setting_size * BLCKSZ);
+	in_words(words[1], sizeof(words[1]), need);
+	in_words(words[2], sizeof(words[2]), room);
+	in_words(words[3], sizeof(words[3]), (uint64) ((double) fc_setting_size * BLCKSZ * ((double) room / need) * 0.95));
+	if (all != 0 && need > room)
+	{
+		snprintf(reason, sizeof(reason), "a pg_flashcache.size of %s needs %s of shared memory, and there is room for %s",
+				 words[0], words[1], words[2]);
+		snprintf(hint, sizeof(hint), "Set pg_flashcache.size to at most %s and restart the server. Counted is the memory of the machine or of its control group, less shared_buffers and an eighth.",
+				 words[3]);
+		stay_out(WARNING, FC_STATE_DISABLED, reason, hint);
+		return false;
+	}
+	if (huge_pages == HUGE_PAGES_ON)
+		GetHugePageSize(&page, &flags);
+	map = TYPEALIGN(page, (Size) buffers + need);
+	if (!fc_machine_can_map(map, flags))
+	{
+		snprintf(reason, sizeof(reason), "the kernel does not map %s of shared memory%s for shared_buffers and a pg_flashcache.size of %s: %m",
+				 in_words(words[1], sizeof(words[1]), map), flags != 0 ? " in huge pages" : "", words[0]);
+		stay_out(WARNING, FC_STATE_DISABLED, reason,
+				 flags != 0 ? "Raise vm.nr_hugepages, or lower pg_flashcache.size, and restart the server." :
+				 "See the limits of the server's processes (ulimit -v) and vm.overcommit_memory, or lower pg_flashcache.size, and restart the server.");
+		return false;
+	}
+	return true;
+}
+
 /* Is there something to be done, and room for it?  Else the server runs without a cache. */
 static bool
 wanted(void)
@@ -111,7 +176,7 @@ wanted(void)
 		stay_out(WARNING, FC_STATE_DISABLED, reason, "Raise max_worker_processes and restart the server.");
 		return false;
 	}
-	return true;
+	return fits();
 }
 
 /* True if the postmaster will find this copy of the library again when it starts the writer. */

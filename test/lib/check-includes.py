@@ -34,6 +34,7 @@ ROOMS: dict[str, int] = {
     "layout": 1,
     "failpoint": 1,
     "library": 1,
+    "machine": 1,
     "settings": 2,
     "types": 0,
     "compat": 0,
@@ -50,7 +51,7 @@ RESERVED: dict[str, str] = {
 }
 
 # Rooms that also run outside the server: no server header at all.
-WITHOUT_SERVER = {"policy", "checksum"}
+WITHOUT_SERVER = {"policy", "checksum", "machine"}
 
 # Where the server's version may be asked for: in rooms that live with the server's internals, and in files that are
 # about something that only some versions have.

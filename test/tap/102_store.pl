@@ -274,6 +274,44 @@ foreach my $bad ([ 'size', 'large' ], [ 'size', '1kB' ], [ 'write_limit', '20 fl
 	$node->append_conf('postgresql.conf', $conf);
 }
 
+# More memory than there is: the server starts, without the cache.
+{
+	my ($total) = slurp_file('/proc/meminfo') =~ /^MemTotal:\s+(\d+) kB/ or die 'no MemTotal';
+	# 40 bytes for 8 kB are one in 200: so much flash needs 1.5 times the memory of the machine, or all that the setting allows.
+	my $gb     = int($total * 300 / 1024 / 1024) < 16383 ? int($total * 300 / 1024 / 1024) : 16383;
+	my $offset = fc_start_with($node, "$dir/hardlink", "${gb}GB");
+	my $view   = fc_view($node);
+
+	like($view, qr/^disabled\|a pg_flashcache\.size of $gb GB needs \d+ [GM]B of shared memory, and there is room for \d+ [GM]B\|$/,
+		'more than the memory: the view says so');
+	my ($reason) = $view =~ /\|(.*)\|/;
+	is_deeply([ fc_warnings($node, $offset) ], ["pg_flashcache is disabled: $reason"], 'more than the memory: one warning');
+	my ($rc, undef, $stderr) = $node->psql('postgres', 'SELECT pg_flashcache_enable()');
+	like($stderr, qr/HINT:  Set pg_flashcache\.size to at most \d+ GB and restart/, 'more than the memory: enable says what would fit');
+	is($node->safe_psql('postgres', 'SELECT memory_bytes, slots FROM pg_stat_flashcache'), '0|0', 'more than the memory: takes none');
+	$node->stop;
+
+	# All pages that the setting can hold: nothing overflows.
+	fc_start_with($node, "$dir/hardlink", '2147483647');
+	like(fc_view($node), qr/^disabled\|a pg_flashcache\.size of 16383 GB needs \d\d GB/, 'largest size: counted right');
+	$node->stop;
+
+	# Huge pages, of which there are none; or none for a cache.
+	my ($free) = slurp_file('/proc/meminfo') =~ /^HugePages_Free:\s+(\d+)/;
+  SKIP:
+	{
+		skip 'there are huge pages here', 2 if $free;
+		# The server itself takes them or leaves them; it must get as far as saying so.
+		$node->adjust_conf('postgresql.conf', 'pg_flashcache.size', "'512kB'");
+		$node->append_conf('postgresql.conf', 'huge_pages = on');
+		$offset = -s $node->logfile;
+		ok(!$node->start(fail_ok => 1), 'huge pages: there are none');
+		like(slurp_file($node->logfile, $offset), qr/WARNING:  pg_flashcache is disabled: the kernel does not map \d MB of shared memory in huge pages/,
+			'huge pages: the cache says so first');
+		$node->append_conf('postgresql.conf', 'huge_pages = try');
+	}
+}
+
 # Size 0 is a choice and logs no warning; a size without a file is a mistake.
 {
 	my $offset = fc_start_with($node, "$dir/hardlink", '0');
