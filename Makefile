@@ -42,6 +42,8 @@ OBJS = \
 	src/store.o \
 	src/store_mount.o \
 	src/store_place.o \
+	src/store_process.o \
+	src/store_space.o \
 	src/store_uring.o \
 	src/writer.o \
 	src/writer_scrub.o

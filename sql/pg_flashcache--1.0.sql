@@ -38,6 +38,7 @@ CREATE FUNCTION pg_flashcache_stat(
 	OUT read_errors bigint,
 	OUT write_errors bigint,
 	OUT timeouts bigint,
+	OUT reads_unbounded bigint,
 	OUT switch_offs bigint,
 	OUT probes bigint,
 	OUT checksum_failures bigint,

@@ -251,6 +251,8 @@ count_left_to_disk(const FcRun *run)
 	{
 		if (run->why[i] == FC_LEFT_TO_STREAM)
 			fc_count(FC_STREAM_READS);
+		else if (run->why[i] == FC_LEFT_UNBOUNDED)
+			fc_count(FC_READS_UNBOUNDED);
 		else if (run->why[i] == FC_LEFT_TO_PAGE_CACHE)
 		{
 			fc_count(FC_OS_CACHE_HITS);

@@ -82,7 +82,7 @@ static char *memory = NULL;		/* PLACES pages */
 static int	in_use = 0;
 static int	found_last = 0;		/* where to look first: the next page is likely to follow */
 static uint32 trust = 0;		/* pages that were asked for, less those that were not */
-static bool impossible = false;
+static bool no_memory = false;
 static uint32 pages_read = 0;	/* from flash, by this process; comes round */
 
 /* A queue; no block number where the page has been asked for meanwhile. */
@@ -128,15 +128,18 @@ fc_cache_ahead_has(const FcTag *tag, const FcSlotRef *ref)
 	return find(tag, ref) != NULL;
 }
 
+/* Needs io_uring, which this process may get later. */
 static bool
-have_memory(void)
+can_read_ahead(void)
 {
-	if (memory == NULL && !impossible)
+	if (no_memory || !fc_store_can_time_out())
+		return false;
+	if (memory == NULL)
 	{
 		memory = fc_store_memory(PLACES);
-		impossible = memory == NULL;
+		no_memory = memory == NULL;
 	}
-	return memory != NULL && !impossible;
+	return memory != NULL;
 }
 
 /* ---- beginning ---- */
@@ -201,11 +204,8 @@ start(FcTag tag, const FcSlotRef *ref, int n)
 
 		if (now == 0 || r == NULL)
 			break;
-		if (!fc_store_ahead_start(&r->ahead, ref->slot, page_of(&places[first]), now))	/* A1 */
-		{
-			impossible = !fc_store_can_time_out();
+		if (!fc_store_ahead_start(&r->ahead, ref->slot, page_of(&places[first]), now, fc_setting_io_timeout))	/* A1 */
 			break;
-		}
 		r->read = -1;
 		r->places = now;
 		for (int i = 0; i < now; i++, tag.blk++, ref++)
@@ -259,7 +259,7 @@ fc_cache_ahead_announce(const FcTag *tag)
 	if (announced_in != FC_MY_TRANSACTION)
 		nannounced = 0;
 	announced_in = FC_MY_TRANSACTION;
-	if (!have_memory() || nannounced == MAX_ANNOUNCED)
+	if (!can_read_ahead() || nannounced == MAX_ANNOUNCED)
 		return;
 	*announced_at(nannounced++) = *tag;
 	start_announced();
@@ -292,7 +292,7 @@ fc_cache_ahead_continue(FcStream *stream, const FcTag *tag)
 	uint32		wanted = fc_policy_ahead(stream, t.blk, &t.blk);
 	int			n = 0;			/* pages in a row, from `begin` on, that are to be read */
 
-	if (wanted == 0 || !have_memory())
+	if (wanted == 0 || !can_read_ahead())
 		return;
 	for (; wanted > 0; wanted--, t.blk++)
 	{

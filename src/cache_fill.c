@@ -54,7 +54,7 @@ typedef struct Staged
 } Staged;
 
 static Staged staged[BATCH];
-static char *pages[BATCH];		/* aligned for direct I/O */
+static char *pages[BATCH];
 static int	nstaged = 0;
 
 static FcBudget budget;
@@ -63,9 +63,8 @@ static FcSlotNo sweep_at = FC_NO_SLOT;	/* FC_NO_SLOT: no sweep under way */
 void
 fc_cache_fill_start(void)
 {
-	char	   *memory = MemoryContextAlloc(TopMemoryContext, BATCH * BLCKSZ + FC_IO_ALIGN);
+	char	   *memory = MemoryContextAlloc(TopMemoryContext, BATCH * BLCKSZ);
 
-	memory = (char *) TYPEALIGN(FC_IO_ALIGN, memory);
 	for (int i = 0; i < BATCH; i++)
 		pages[i] = memory + (Size) i * BLCKSZ;
 	nstaged = 0;
@@ -120,11 +119,10 @@ measure(const FcSlotNo *slots, int nslots, int n, bool trials, FcIo *io)
 	while (samples < MEASURED && sum < MEASURE_NS)
 	{
 		const FcSlotNo *wanted = n == 1 ? &slots[samples % nslots] : slots;
-		uint64		begin = fc_now_ns();
 
-		if (fc_store_read(wanted, &pages[1], n, fc_setting_io_timeout, io) != n)
+		if (fc_store_try_read(wanted, &pages[1], n, fc_setting_io_timeout, &ns[samples], io) != n)
 			return 0;
-		ns[samples] = Max(fc_now_ns() - begin, 1);
+		ns[samples] = Max(ns[samples], 1);
 		sum += ns[samples++];
 		for (int i = 0; trials && i < n; i++)
 		{

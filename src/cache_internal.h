@@ -89,6 +89,7 @@ typedef enum FcSource
 	FC_NOT_ON_FLASH,
 	FC_LEFT_TO_STREAM,
 	FC_LEFT_TO_PAGE_CACHE,
+	FC_LEFT_UNBOUNDED,			/* this process could not turn away from a hung device */
 } FcSource;
 
 /* A run is about to be read; it is or is not part of a stream. */

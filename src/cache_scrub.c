@@ -74,7 +74,7 @@ take_slots(FcSlotNo *slots, bool *limited)
 static void
 erase(const FcSlotNo *slots, int n, bool *broken)
 {
-	static char zeros[BLCKSZ] pg_attribute_aligned(FC_IO_ALIGN);
+	static char zeros[BLCKSZ];
 	char	   *pages[BATCH];
 	FcIo		io = FC_IO_BROKEN;
 
@@ -171,5 +171,5 @@ void
 fc_cache_scrub_end(void)
 {
 	if (fc_cache_state() == FC_STATE_DISABLED)
-		fc_store_close();
+		fc_store_release();
 }

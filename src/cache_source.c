@@ -303,6 +303,8 @@ choose(const FcTag *tag, bool together, FcDataFd data_fd, void *arg,
 	*stream = follow_stream(tag);
 	if (!fc_directory_lookup(tag, fc_directory_hash(tag), ref)) /* R1 */
 		return FC_NOT_ON_FLASH;
+	if (!fc_store_may_read(fc_setting_io_timeout))
+		return FC_LEFT_UNBOUNDED;
 	if (fc_setting_verify || fc_cache_ahead_has(tag, ref))
 		return FC_FROM_FLASH;
 	if (*stream != NULL)
@@ -353,7 +355,7 @@ fc_cache_combine(const FcTag *tag, int limit)
 	int			n;
 
 	/* of a stream hardly any page is read from flash: don't split it */
-	if (fc_cache_state() != FC_STATE_ACTIVE ||
+	if (fc_cache_state() != FC_STATE_ACTIVE || !fc_store_may_read(fc_setting_io_timeout) ||
 		fc_policy_in_stream(&streams, stream_key(tag), tag->blk))
 		return limit;
 	first = fc_directory_lookup(&t, fc_directory_hash(&t), &ref);
@@ -372,7 +374,7 @@ fc_cache_prefetch(const FcTag *tag)
 	uint64		key = stream_key(tag);
 	FcSlotRef	ref;
 
-	if (fc_cache_state() != FC_STATE_ACTIVE)
+	if (fc_cache_state() != FC_STATE_ACTIVE || !fc_store_may_read(fc_setting_io_timeout))
 		return false;
 	*prefetched_of(key) = (Prefetched) {key, PREFETCH_CREDIT};
 	if (!fc_directory_lookup(tag, fc_directory_hash(tag), &ref))

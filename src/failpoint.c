@@ -52,6 +52,7 @@ static const char *const names[FC_FP_COUNT] = {
 	[FC_FP_STORE_READ] = "store_read",
 	[FC_FP_STORE_WRITE] = "store_write",
 	[FC_FP_STORE_SYNC] = "store_sync",
+	[FC_FP_STORE_RING] = "store_ring",
 	[FC_FP_PROBE_DUE] = "probe_due",
 	[FC_FP_DISK_READ] = "disk_read",
 };

@@ -58,6 +58,7 @@ typedef enum FcFailpointId
 	FC_FP_STORE_READ,			/* faults of a read from the device */
 	FC_FP_STORE_WRITE,			/* faults of a write to the device */
 	FC_FP_STORE_SYNC,			/* error, delay: flushing the device's cache */
+	FC_FP_STORE_RING,			/* error: no memory for a ring of io_uring */
 	FC_FP_PROBE_DUE,			/* error: the time for the next probe does not come */
 	FC_FP_DISK_READ,			/* delay: of a read from a data file */
 	FC_FP_COUNT
@@ -109,6 +110,13 @@ extern void fc_failpoint_arm(FcFailpointId id, FcFault fault, uint32 only);
 /* The action by name, as in "short" or "delay:1500" (microseconds); false if there is none. */
 extern bool fc_failpoint_action(const char *name, FcFault *fault);
 extern uint32 fc_failpoint_paused(FcFailpointId id);
+
+/* For a process that has no shared memory any more: nothing is armed. */
+static inline void
+fc_failpoint_forget(void)
+{
+	fc_failpoints = NULL;
+}
 
 extern bool fc_failpoint_slow(FcFailpointId id);
 extern FcFault fc_failpoint_fault_slow(FcFailpointId id);
@@ -173,6 +181,11 @@ static inline Size
 fc_failpoint_shmem_size(void)
 {
 	return 0;
+}
+
+static inline void
+fc_failpoint_forget(void)
+{
 }
 
 static inline void

@@ -84,6 +84,8 @@ typedef enum FcCounter
 	FC_PROBED,
 	/* pg_flashcache_scrub() */
 	FC_SLOTS_ERASED,
+	/* the device once more */
+	FC_READS_UNBOUNDED,
 
 	FC_COUNTERS
 } FcCounter;

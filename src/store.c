@@ -3,6 +3,11 @@
  * store.c
  *	  See store.h; layout.h says what lies where.
  *
+ * Two kinds of processes are here.  Sessions open the device for reading and
+ * wait for it through io_uring (H1).  The writer has nothing open: all that it
+ * wants of the device is a Request to the device process (H4), which runs
+ * serve() and what that calls.
+ *
  * Refused, because each has cost somebody data or privacy: a path inside the
  * data directory or a tablespace (base backups would copy it, and
  * tools that walk the directory would stumble on it), folders in which others
@@ -36,6 +41,8 @@
 #include "storage/shmem.h"
 #include "store.h"
 #include "store_place.h"
+#include "store_process.h"
+#include "store_space.h"
 #include "store_uring.h"
 
 /* Failures in a row, over all processes, after which the device is given up. */
@@ -47,6 +54,17 @@
 
 #define HUNG "the flash device did not answer for %d ms"
 #define HUNG_HINT "See the kernel's log for what ails the device."
+
+/*
+ * Opening may take longer than reading: a step of it (the walk along the path,
+ * a try for the lock, a piece of space) gets as long as this at least.
+ */
+#define OPEN_TIMEOUT_MS 10000
+
+/* What a call on the device process returns instead of the device's answer, beside -ETIMEDOUT. */
+#define NOBODY ((ssize_t) -ECHILD)
+#define CALLED_OFF ((ssize_t) -EINTR)
+
 #define REPLACED "\"%s\" has been replaced by another file"
 #define REPLACED_HINT "Nobody but the server may touch the file."
 
@@ -58,6 +76,7 @@ typedef struct StoreShared
 	bool		direct;
 	bool		in_memory;		/* tmpfs: nothing hangs there */
 	uint32		slots;
+	pg_atomic_uint32 no_ring;	/* errno of a process that could not bound its wait; 0 = none, or told */
 	uint8		identity[FC_IDENTITY_BYTES];	/* what its header has; for the writer */
 	pg_atomic_uint32 alignment; /* of memory that is read into; no order needed */
 	struct stat seen;			/* what was opened; see same_thing() */
@@ -65,14 +84,41 @@ typedef struct StoreShared
 	char		shares[32];		/* as fc_store_shares() */
 } StoreShared;
 
-static StoreShared *shared = NULL;
+static StoreShared *shared = NULL;	/* in the device process: the copy of the request */
 
-/* This process's way to the device. */
+/* This process's way to the device; the writer has none. */
 static int	my_fd = -1;
 static uint32 my_generation = 0;
 
-/* Was it checked and locked, so that it may be written to?  In the writer only. */
+/* Was it checked and locked, so that it may be written to?  In the device process only. */
 static bool claimed = false;
+
+/* What the writer wants of the device process, and its answer. */
+typedef enum Op
+{
+	OP_OPEN,
+	OP_ADOPT,
+	OP_READ,
+	OP_WRITE,
+	OP_SYNC,
+	OP_CLOSE,
+} Op;
+
+typedef struct Request
+{
+	Op			op;
+	FcFault		fault;			/* what a test wants to go wrong */
+	StoreShared shared;			/* a copy: of what was opened last, then of what is open now */
+	char		path[MAXPGPATH];
+	uint32		slots;
+	bool		require_mount;
+	int			n;
+	off_t		offset[FC_STORE_MAX_RUN];	/* of each page; those of a write lie in a row */
+	ssize_t		result;			/* bytes or -errno; for opening -1 and why not */
+	uint64		ns;				/* what the device took */
+	FcStoreError error;
+	char		pages[FC_STORE_MAX_RUN][BLCKSZ] pg_attribute_aligned(FC_IO_ALIGN);
+} Request;
 
 static FcStoreError trouble;
 
@@ -94,8 +140,8 @@ typedef struct Stage
 
 static Stage stages[STAGES];
 
-/* A call of the writer, and whether it has finished. */
-static ssize_t call_result = FC_NOT_BEGUN;
+/* Opening the device by io_uring, and the descriptor once it has come. */
+static ssize_t opening = FC_NOT_BEGUN;
 
 Size
 fc_store_shmem_size(void)
@@ -114,6 +160,7 @@ fc_store_shmem_init(void)
 	pg_atomic_init_u32(&shared->read_failures, 0);
 	pg_atomic_init_u32(&shared->write_failures, 0);
 	pg_atomic_init_u32(&shared->alignment, FC_IO_ALIGN);
+	pg_atomic_init_u32(&shared->no_ring, 0);
 	my_generation = 0;
 }
 
@@ -134,86 +181,29 @@ stage_idle(const Stage *stage)
 	return true;
 }
 
-/* Is the device still busy with something that this process has turned away from? */
-static bool
-calls_in_flight(void)
-{
-	bool		busy = call_result == FC_IN_FLIGHT;
-
-	for (int i = 0; i < STAGES; i++)
-		busy |= !stage_idle(&stages[i]);
-	return busy;
-}
-
-typedef enum Call
-{
-	CALL_READ,
-	CALL_WRITE,
-	CALL_SYNC,					/* of the device's cache */
-} Call;
+/* ---- in the device process: opening ---- */
 
 static ssize_t
-call_and_wait(Call what, int fd, const struct iovec *iov, int n, off_t offset)
+read_device(int fd, char *to, size_t bytes, off_t offset)
 {
-	switch (what)
-	{
-		case CALL_READ:
-			return preadv(fd, iov, n, offset);
-		case CALL_WRITE:
-			return pwritev(fd, iov, n, offset);
-		case CALL_SYNC:
-			break;
-	}
-	return fdatasync(fd);
-}
+	ssize_t		n;
 
-static void
-begin_call(Call what, int fd, const struct iovec *iov, int n, off_t offset, uint32 late_us)
-{
-	switch (what)
-	{
-		case CALL_READ:
-			fc_uring_read(fd, iov->iov_base, iov->iov_len, offset, &call_result, late_us);
-			break;
-		case CALL_WRITE:
-			fc_uring_write(fd, iov, n, offset, &call_result, late_us);
-			break;
-		case CALL_SYNC:
-			fc_uring_sync(fd, &call_result, late_us);
-			break;
-	}
-}
-
-/*
- * A read (into one iovec), a write or a flush of the writer's, which it does
- * one at a time.  Returns bytes or -errno.  -ETIMEDOUT: no answer in time, neither to
- * this call nor, as long as that is so, to the next ones, which do nothing.
- */
-static ssize_t
-timed_call(Call what, int fd, const struct iovec *iov, int n, off_t offset, int timeout_ms, uint32 late_us)
-{
-	ssize_t		rc;
-
-	if (timeout_ms > 0 && fc_uring_ready())
-	{
-		uint64		deadline = deadline_after(timeout_ms);
-
-		fc_uring_look();
-		if (call_result == FC_IN_FLIGHT)
-			return -ETIMEDOUT;	/* H5 */
-		begin_call(what, fd, iov, n, offset, late_us);	/* H1 */
-		fc_uring_wait(&call_result, deadline);
-		return call_result == FC_IN_FLIGHT ? -ETIMEDOUT : call_result;
-	}
-	if (unlikely(late_us > 0))
-		pg_usleep(late_us);
 	do
-		rc = call_and_wait(what, fd, iov, n, offset);
-	while (rc < 0 && errno == EINTR);
-	return rc < 0 ? -errno : rc;
+		n = pread(fd, to, bytes, offset);
+	while (n < 0 && errno == EINTR);
+	return n < 0 ? -errno : n;
 }
 
-/* ---- opening ---- */
+static ssize_t
+write_device(int fd, const char *from, size_t bytes, off_t offset)
+{
+	ssize_t		n;
+
+	do
+		n = pwrite(fd, from, bytes, offset);
+	while (n < 0 && errno == EINTR);
+	return n < 0 ? -errno : n;
+}
 
 /*
  * Are these the same file or device?  A device is known by its number: its
@@ -229,18 +219,14 @@ same_thing(const struct stat *a, const struct stat *b)
 
 /* Bytes read at a place of the device, before it is in use; -1 with the reason. */
 static ssize_t
-read_block(int fd, const char *path, char *block, off_t offset, int timeout_ms, FcStoreError *error)
+read_block(int fd, const char *path, char *block, off_t offset, FcStoreError *error)
 {
-	struct iovec iov = {block, FC_HEADER_BLOCK};
-	ssize_t		n = timed_call(CALL_READ, fd, &iov, 1, offset, timeout_ms, 0);
+	ssize_t		n = read_device(fd, block, FC_HEADER_BLOCK, offset);
 
 	if (n >= 0)
 		return n;
 	errno = -n;
-	if (n == -ETIMEDOUT)
-		fc_store_fail(error, HUNG_HINT, HUNG, timeout_ms);
-	else
-		fc_store_fail(error, "Check the device.", "could not read \"%s\": %m", path);
+	fc_store_fail(error, "Check the device.", "could not read \"%s\": %m", path);
 	return -1;
 }
 
@@ -257,7 +243,7 @@ foreign_hint(const struct stat *st)
 
 /* The header must be ours, or the place must be empty. */
 static bool
-check_header(int fd, const char *path, const struct stat *st, char *block, int timeout_ms, FcStoreError *error)
+check_header(int fd, const char *path, const struct stat *st, char *block, FcStoreError *error)
 {
 	off_t		offset = 0;
 	ssize_t		n;
@@ -265,7 +251,7 @@ check_header(int fd, const char *path, const struct stat *st, char *block, int t
 
 	if (S_ISREG(st->st_mode) && st->st_size == 0)
 		return true;
-	n = read_block(fd, path, block, 0, timeout_ms, error);
+	n = read_block(fd, path, block, 0, error);
 	if (n == FC_HEADER_BLOCK && fc_layout_is_header(block, n))
 		return true;
 	empty = n == FC_HEADER_BLOCK;
@@ -273,7 +259,7 @@ check_header(int fd, const char *path, const struct stat *st, char *block, int t
 	{
 		empty = fc_layout_is_empty(block, n);
 		offset += n;
-		n = read_block(fd, path, block, offset, timeout_ms, error);
+		n = read_block(fd, path, block, offset, error);
 	}
 	if (n < 0)
 		return false;
@@ -285,11 +271,11 @@ check_header(int fd, const char *path, const struct stat *st, char *block, int t
 
 /* The header must be the one that was written when the device was opened, to the last bit. */
 static bool
-check_same_header(int fd, int timeout_ms, FcStoreError *error)
+check_same_header(int fd, FcStoreError *error)
 {
 	static char wanted[FC_HEADER_BLOCK] pg_attribute_aligned(FC_IO_ALIGN);
 	static char found[FC_HEADER_BLOCK] pg_attribute_aligned(FC_IO_ALIGN);
-	ssize_t		n = read_block(fd, shared->path, found, 0, timeout_ms, error);
+	ssize_t		n = read_block(fd, shared->path, found, 0, error);
 
 	if (n < 0)
 		return false;
@@ -317,47 +303,28 @@ check_size(int fd, const char *path, const struct stat *st, uint32 slots, FcStor
 }
 
 static bool
-write_header(int fd, const char *path, uint32 slots, const uint8 *identity, char *block, int timeout_ms, FcStoreError *error)
+write_header(int fd, const char *path, uint32 slots, const uint8 *identity, char *block, FcStoreError *error)
 {
-	struct iovec iov = {block, FC_HEADER_BLOCK};
 	ssize_t		n;
 
 	fc_layout_make_header(block, slots, identity);
-	n = timed_call(CALL_WRITE, fd, &iov, 1, 0, timeout_ms, 0);
+	n = write_device(fd, block, FC_HEADER_BLOCK, 0);
 	if (n == FC_HEADER_BLOCK)
 		return true;
 	errno = n < 0 ? -n : EIO;
 	return fc_store_fail(error, "Check the device.", "could not write to \"%s\": %m", path);
 }
 
-static bool
-make_room(int fd, const char *path, const struct stat *st, uint32 slots, FcStoreError *error)
+/*
+ * H6: a read that updates the time of access writes to the file system's
+ * journal, and so could hang where the read itself can be turned away from.
+ * Only the owner may ask for this.
+ */
+static void
+without_atime(int fd)
 {
-	off_t		bytes = fc_layout_bytes(slots);
-	int			rc;
-
-	if (S_ISBLK(st->st_mode))
-		return true;			/* check_size() has looked */
-	if (st->st_size > bytes && ftruncate(fd, bytes) != 0)
-		return fc_store_fail(error, "Remove the file.", "could not shorten \"%s\": %m", path);
-
-	/*
-	 * Real blocks now, so that no write runs out of space later.  What is
-	 * there already is left alone: less to wait for on a device that failed.
-	 */
-	if (st->st_size >= bytes && (off_t) st->st_blocks * 512 >= bytes)
-		return true;
-	rc = fc_failpoint_fault(FC_FP_STORE_OPEN).action == FC_FP_NOSPACE ? ENOSPC : posix_fallocate(fd, 0, bytes);
-	if (rc != 0)
-	{
-		(void) !ftruncate(fd, st->st_size); /* give back what was taken */
-		errno = rc;
-		return fc_store_fail(error, rc == ENOSPC ? "Free space on flash, or lower pg_flashcache.size." :
-							 "Check the file system.",
-							 "could not reserve %llu bytes for \"%s\": %m",
-							 (unsigned long long) bytes, path);
-	}
-	return true;
+	if (fd >= 0)
+		(void) fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NOATIME);
 }
 
 /* Opens without following a symbolic link; O_DIRECT where it can be had. */
@@ -366,7 +333,7 @@ open_device(int folder, const char *name, int flags, bool *direct)
 {
 	int			fd;
 
-	if (fc_failpoint(FC_FP_STORE_OPEN))
+	if (fc_process_failpoint(FC_FP_STORE_OPEN))
 	{
 		errno = EIO;
 		return -1;
@@ -383,13 +350,7 @@ open_device(int folder, const char *name, int flags, bool *direct)
 		fd = openat(folder, name, flags, S_IRUSR | S_IWUSR);
 	}
 
-	/*
-	 * H6: a read that updates the time of access writes to the file system's
-	 * journal, and so could hang where the read itself can be turned away
-	 * from.  Only the owner may ask for this.
-	 */
-	if (fd >= 0)
-		(void) fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NOATIME);
+	without_atime(fd);
 	return fd;
 }
 
@@ -458,8 +419,9 @@ try_again(int *tries)
 {
 	if ((errno != EWOULDBLOCK && errno != EBUSY) || ++*tries >= CLAIM_TRIES)
 		return false;
-	fc_failpoint(FC_FP_STORE_CLAIM);
-	pg_usleep(CLAIM_STEP_US);
+	(void) fc_process_failpoint(FC_FP_STORE_CLAIM);
+	fc_process_sleep(CLAIM_STEP_US);
+	fc_process_goes_on();
 	return true;
 }
 
@@ -542,7 +504,7 @@ open_checked(const char *path, bool make, bool require_mount, struct stat *st, b
 		close(folder);
 		return -1;
 	}
-	fc_failpoint(FC_FP_STORE_LOOKED);
+	(void) fc_process_failpoint(FC_FP_STORE_LOOKED);
 	errno = ENOENT;
 	if (found && S_ISBLK(st->st_mode))
 		fd = open_exclusively(folder, name, st, direct);
@@ -587,23 +549,12 @@ lock_device(int fd, const char *path, FcStoreError *error)
 	return fc_store_fail(error, "Check the file system.", "could not lock \"%s\": %m", path);
 }
 
-/* Numbers of openings; one process at a time opens. */
-static uint32
-count_opening(void)
-{
-	uint32		generation = pg_atomic_read_u32(&shared->generation);
-
-	generation = generation == 0 ? FC_START_32 + 1 : generation + 1;
-	if (generation == 0)
-		generation = 1;			/* 0 says that it is not open */
-	pg_atomic_write_u32(&shared->generation, generation);
-	return generation;
-}
-
-bool
-fc_store_open(const char *path, uint32 slots, bool require_mount, int timeout_ms, FcStoreError *error)
+static bool
+open_for_server(Request *r)
 {
 	static char block[FC_HEADER_BLOCK] pg_attribute_aligned(FC_IO_ALIGN);
+	FcStoreError *error = &r->error;
+	bool		refuse = r->fault.action == FC_FP_NOSPACE;
 	uint8		identity[FC_IDENTITY_BYTES];
 	struct stat st;
 	bool		direct;
@@ -612,14 +563,16 @@ fc_store_open(const char *path, uint32 slots, bool require_mount, int timeout_ms
 	claimed = false;			/* the lock may move */
 	if (!pg_strong_random(identity, sizeof(identity)))
 		return fc_store_fail(error, "Check the kernel's random number generator.", "could not generate random bytes");
-	fd = open_checked(path, true, require_mount, &st, &direct, error);
+	fd = open_checked(r->path, true, r->require_mount, &st, &direct, error);
 	if (fd < 0)
 		return false;
-	if (!lock_device(fd, path, error) ||
-		(S_ISBLK(st.st_mode) && !check_size(fd, path, &st, slots, error)) ||
-		!check_header(fd, path, &st, block, timeout_ms, error) ||
-		!make_room(fd, path, &st, slots, error) ||
-		!write_header(fd, path, slots, identity, block, timeout_ms, error))
+	fc_process_goes_on();
+	if (!lock_device(fd, r->path, error) ||
+		(S_ISBLK(st.st_mode) && !check_size(fd, r->path, &st, r->slots, error)) ||
+		!check_header(fd, r->path, &st, block, error) ||
+		(S_ISREG(st.st_mode) &&
+		 !fc_space_reserve(fd, r->path, &st, fc_layout_bytes(r->slots), refuse, error)) ||
+		!write_header(fd, r->path, r->slots, identity, block, error))
 	{
 		close(fd);
 		return false;
@@ -632,44 +585,306 @@ fc_store_open(const char *path, uint32 slots, bool require_mount, int timeout_ms
 	memcpy(shared->identity, identity, sizeof(identity));
 	shared->direct = direct;
 	shared->in_memory = in_memory(fd);
-	shared->slots = slots;
+	shared->slots = r->slots;
 	pg_atomic_write_u32(&shared->alignment, memory_alignment(my_fd, direct));
 	shared->seen = st;
-	strlcpy(shared->path, path, sizeof(shared->path));
+	strlcpy(shared->path, r->path, sizeof(shared->path));
 	strlcpy(shared->shares, S_ISBLK(st.st_mode) ? "" : fc_place_shares(fd), sizeof(shared->shares));
-	pg_atomic_write_u32(&shared->read_failures, 0);
-	pg_atomic_write_u32(&shared->write_failures, 0);
-	pg_write_barrier();			/* what leads to the device before its number */
-	my_generation = count_opening();
 	return true;
 }
 
-/* H4 */
-bool
-fc_store_answers(int timeout_ms, FcStoreError *error)
+/* Is what is open what was opened last, and as it was then? */
+static bool
+is_as_opened(int fd, FcStoreError *error)
 {
-	static char block[FC_HEADER_BLOCK] pg_attribute_aligned(FC_IO_ALIGN);
-	struct iovec iov = {block, FC_HEADER_BLOCK};
-	FcFault		fault = fc_failpoint_fault(FC_FP_STORE_READ);
+	struct stat st;
 
-	if (timeout_ms <= 0 || !fc_uring_ready())
-		return true;
-	fc_uring_look();
-	if (calls_in_flight() ||
-		(my_fd >= 0 && timed_call(CALL_READ, my_fd, &iov, 1, 0, timeout_ms, fault.us) == -ETIMEDOUT))
-		return fc_store_fail(error, HUNG_HINT, HUNG, timeout_ms);
+	if (fstat(fd, &st) != 0)
+		return fc_store_fail(error, "Check the device.", "could not stat \"%s\": %m", shared->path);
+	if (!same_thing(&st, &shared->seen))
+		return fc_store_fail(error, REPLACED_HINT, REPLACED, shared->path);
+	return fc_place_check(shared->path, &st, error) &&
+		check_size(fd, shared->path, &st, shared->slots, error) &&
+		check_same_header(fd, error);
+}
+
+/* See fc_store_adopt(). */
+static bool
+adopt(FcStoreError *error)
+{
+	struct stat st;
+	bool		direct;
+	int			fd;
+
+	if (claimed)
+		return is_as_opened(my_fd, error);
+	fd = open_checked(shared->path, false, false, &st, &direct, error);
+	if (fd < 0)
+		return false;
+	if (!lock_device(fd, shared->path, error) || !is_as_opened(fd, error))
+	{
+		close(fd);
+		return false;
+	}
+	if (my_fd >= 0)
+		close(my_fd);
+	my_fd = fd;
+	claimed = true;
 	return true;
 }
 
-/* H7 */
-void
-fc_store_close(void)
+/* ---- in the device process: reading and writing ---- */
+
+/* The pages, those that lie in a row by one call; bytes of the first ones that could be read. */
+static ssize_t
+read_pages(Request *r)
+{
+	ssize_t		done = 0;
+	int			run;
+
+	for (int i = 0; i < r->n; i += run)
+	{
+		ssize_t		n;
+
+		for (run = 1; i + run < r->n && r->offset[i + run] == r->offset[i] + (off_t) run * BLCKSZ; run++)
+			;
+		n = read_device(my_fd, r->pages[i], (size_t) run * BLCKSZ, r->offset[i]);
+		if (n < 0)
+			return done > 0 ? done : n;
+		done += n;
+		if (n < (ssize_t) run * BLCKSZ)
+			break;
+	}
+	return done;
+}
+
+static ssize_t
+write_pages(Request *r)
+{
+	ssize_t		n;
+
+	if (r->fault.action == FC_FP_SHORT)
+		return write_device(my_fd, r->pages[0], BLCKSZ / 2, r->offset[0]);
+	if (r->fault.action != FC_FP_TORN)
+		return write_device(my_fd, r->pages[0], (size_t) r->n * BLCKSZ, r->offset[0]);
+	/* of each page only the first half gets there, as when power fails; nobody notices */
+	for (int i = 0; i < r->n; i++)
+	{
+		n = write_device(my_fd, r->pages[i], BLCKSZ / 2, r->offset[0] + (off_t) i * BLCKSZ);
+		if (n != BLCKSZ / 2)
+			return n;
+	}
+	return (ssize_t) r->n * BLCKSZ;
+}
+
+static void
+close_device(void)
 {
 	if (my_fd < 0)
 		return;
 	close(my_fd);
 	my_fd = -1;
 	claimed = false;
+}
+
+static void
+serve(void *memory)
+{
+	Request    *r = memory;
+	uint64		begin = fc_now_ns();
+
+	shared = &r->shared;
+	fc_process_sleep(r->fault.us);
+	switch (r->op)
+	{
+		case OP_OPEN:
+			r->result = open_for_server(r) ? 0 : -1;
+			break;
+		case OP_ADOPT:
+			r->result = adopt(&r->error) ? 0 : -1;
+			break;
+		case OP_READ:
+			r->result = read_pages(r);
+			break;
+		case OP_WRITE:
+			r->result = claimed ? write_pages(r) : -EBADF;
+			break;
+		case OP_SYNC:
+			r->result = fdatasync(my_fd) == 0 ? 0 : -errno;
+			break;
+		case OP_CLOSE:
+			close_device();
+			r->result = 0;
+			break;
+	}
+	r->ns = fc_now_ns() - begin;
+}
+
+/* ---- in the writer ---- */
+
+/* A request to be filled in; NULL, and the result instead of one, if none can be made. */
+static Request *
+new_request(Op op, ssize_t *result)
+{
+	Request    *r = fc_process_memory(sizeof(Request));
+	bool		opens = op == OP_OPEN || op == OP_ADOPT;
+
+	*result = 0;
+	switch (fc_process_ready(r != NULL && opens, serve))
+	{
+		case FC_ANSWERED:
+			r->op = op;
+			r->fault = (FcFault)
+			{
+				FC_FP_OFF, 0
+			};
+			return r;
+		case FC_NOT_ANSWERED:
+			*result = -ETIMEDOUT;	/* H5 */
+			break;
+		case FC_NOBODY:
+		case FC_CALLED_OFF:
+			*result = NOBODY;
+			break;
+	}
+	return NULL;
+}
+
+static ssize_t
+make_request(Request *r, int timeout_ms)
+{
+	switch (fc_process_call(timeout_ms))
+	{
+		case FC_ANSWERED:
+			return r->result;
+		case FC_NOT_ANSWERED:
+			return -ETIMEDOUT;
+		case FC_CALLED_OFF:
+			return CALLED_OFF;
+		case FC_NOBODY:
+			break;
+	}
+	return NOBODY;
+}
+
+/* Why a request got no answer. */
+static bool
+no_answer(ssize_t result, int timeout_ms, FcStoreError *error)
+{
+	if (result == -ETIMEDOUT && timeout_ms == 0)
+		return fc_store_fail(error, HUNG_HINT, "the flash device does not answer");
+	if (result == -ETIMEDOUT)
+		return fc_store_fail(error, HUNG_HINT, HUNG, timeout_ms);
+	if (result == CALLED_OFF)
+		return fc_store_fail(error, "", "the server is being shut down");
+	if (errno != 0)
+		return fc_store_fail(error, "Check the limits of processes, memory and open files.",
+							 "could not make the process that uses the flash device: %m");
+	return fc_store_fail(error, "See the kernel's log: it may have been killed for lack of memory.",
+						 "the process that uses the flash device has ended");
+}
+
+/* The device process is to open the device; NULL with the reason. */
+static Request *
+ask_to_open(Op op, const char *path, uint32 slots, bool require_mount, int timeout_ms, FcStoreError *error)
+{
+	ssize_t		result;
+	Request    *r = new_request(op, &result);
+
+	if (r != NULL)
+	{
+		timeout_ms = timeout_ms > 0 ? Max(timeout_ms, OPEN_TIMEOUT_MS) : 0;
+		r->fault.action = fc_failpoint_fault(FC_FP_STORE_OPEN).action;
+		r->shared = *shared;
+		strlcpy(r->path, path, sizeof(r->path));
+		r->slots = slots;
+		r->require_mount = require_mount;
+		result = make_request(r, timeout_ms);
+	}
+	if (result == 0)
+		return r;
+	if (result == -1)
+		*error = r->error;
+	else
+		no_answer(result, timeout_ms, error);
+	return NULL;
+}
+
+/* The number of the next opening. */
+static uint32
+next_opening(void)
+{
+	uint32		generation = pg_atomic_read_u32(&shared->generation);
+
+	generation = generation == 0 ? FC_START_32 + 1 : generation + 1;
+	return generation == 0 ? 1 : generation;	/* 0 says that it is not open */
+}
+
+bool
+fc_store_open(const char *path, uint32 slots, bool require_mount, int timeout_ms, FcStoreError *error)
+{
+	Request    *r = ask_to_open(OP_OPEN, path, slots, require_mount, timeout_ms, error);
+
+	if (r == NULL)
+		return false;
+	memcpy(shared->identity, r->shared.identity, sizeof(shared->identity));
+	shared->direct = r->shared.direct;
+	shared->in_memory = r->shared.in_memory;
+	shared->slots = r->shared.slots;
+	pg_atomic_write_u32(&shared->alignment, pg_atomic_read_u32(&r->shared.alignment));
+	shared->seen = r->shared.seen;
+	strlcpy(shared->path, r->shared.path, sizeof(shared->path));
+	strlcpy(shared->shares, r->shared.shares, sizeof(shared->shares));
+	pg_atomic_write_u32(&shared->read_failures, 0);
+	pg_atomic_write_u32(&shared->write_failures, 0);
+	pg_write_barrier();			/* what leads to the device before its number */
+	pg_atomic_write_u32(&shared->generation, next_opening());
+	return true;
+}
+
+bool
+fc_store_adopt(int timeout_ms, FcStoreError *error)
+{
+	if (pg_atomic_read_u32(&shared->generation) == 0)
+		return fc_store_fail(error, "Set pg_flashcache.enabled to on first.",
+							 "the flash device has not been opened since the server started");
+	return ask_to_open(OP_ADOPT, shared->path, shared->slots, false, timeout_ms, error) != NULL;
+}
+
+bool
+fc_store_answers(int timeout_ms, FcStoreError *error)
+{
+	ssize_t		result;
+	Request    *r = new_request(OP_READ, &result);
+
+	if (r != NULL)
+	{
+		r->fault.us = fc_failpoint_fault(FC_FP_STORE_READ).us;
+		r->n = 1;
+		r->offset[0] = 0;
+		result = make_request(r, timeout_ms);
+	}
+	return result != -ETIMEDOUT || no_answer(result, timeout_ms, error);
+}
+
+void
+fc_store_release(void)
+{
+	ssize_t		result;
+	Request    *r = new_request(OP_CLOSE, &result);
+
+	if (result == NOBODY || (r != NULL && make_request(r, OPEN_TIMEOUT_MS) == 0))
+		return;
+	fc_process_abandon();
+}
+
+/* ---- in sessions ---- */
+
+/* H7 */
+void
+fc_store_close(void)
+{
+	close_device();
 }
 
 const char *
@@ -690,10 +905,80 @@ fc_store_can_time_out(void)
 	return fc_uring_ready();
 }
 
+bool
+fc_store_may_read(int timeout_ms)
+{
+	uint32		none = 0;
+
+	if (likely(timeout_ms <= 0 || shared->in_memory || fc_uring_ready()))
+		return true;
+	(void) pg_atomic_compare_exchange_u32(&shared->no_ring, &none, (uint32) fc_uring_errno());
+	return false;
+}
+
+int
+fc_store_unbounded(void)
+{
+	if (pg_atomic_read_u32(&shared->no_ring) == 0)
+		return 0;
+	return (int) pg_atomic_exchange_u32(&shared->no_ring, 0);
+}
+
+bool
+fc_store_can_bound(int timeout_ms, FcStoreError *error)
+{
+	int			save_errno;
+
+	if (timeout_ms <= 0 || shared->in_memory || fc_uring_possible(&save_errno))
+		return true;
+	errno = save_errno;
+	return fc_store_fail(error, "Allow io_uring, or set pg_flashcache.io_timeout to 0: reads then wait for flash as long as it takes.",
+						 "no wait for the flash device can be bounded without io_uring: %m");
+}
+
 const FcStoreError *
 fc_store_trouble(void)
 {
 	return &trouble;
+}
+
+/*
+ * Opens the device for reading.  By io_uring, where the wait is bounded: the
+ * kernel may have to read the file's inode again.  -1: no answer in time,
+ * EAGAIN as long as that is so.
+ */
+static int
+open_to_read(int timeout_ms)
+{
+	int			flags = O_RDONLY | O_NOFOLLOW | O_NOCTTY | O_CLOEXEC | (shared->direct ? O_DIRECT : 0);
+	int			fd;
+
+	if (fc_failpoint(FC_FP_STORE_OPEN))
+	{
+		errno = EIO;
+		return -1;
+	}
+	if (timeout_ms <= 0 || shared->in_memory || !fc_uring_ready())
+		return open(shared->path, flags);
+	fc_uring_look();
+	if (opening == FC_IN_FLIGHT)
+	{
+		errno = EAGAIN;
+		return -1;
+	}
+	if (opening >= 0)
+		close((int) opening);	/* came late */
+	fc_uring_open(shared->path, flags, &opening);
+	fc_uring_wait(&opening, deadline_after(timeout_ms));
+	if (opening == FC_IN_FLIGHT)
+	{
+		errno = fc_uring_ready() ? ETIMEDOUT : EAGAIN;
+		return -1;
+	}
+	fd = opening < 0 ? -1 : (int) opening;
+	errno = opening < 0 ? (int) -opening : 0;
+	opening = FC_NOT_BEGUN;
+	return fd;
 }
 
 /*
@@ -702,11 +987,10 @@ fc_store_trouble(void)
  * since is refused, unless it has got the same inode.
  */
 static bool
-follow(void)
+follow(int timeout_ms)
 {
 	uint32		generation = pg_atomic_read_u32(&shared->generation);
 	struct stat st;
-	bool		direct;
 	int			fd;
 
 	if (likely(my_generation == generation && my_fd >= 0))
@@ -715,9 +999,10 @@ follow(void)
 	if (generation == 0)
 		return false;
 	pg_read_barrier();			/* pairs with that of fc_store_open() */
-	fd = open_device(AT_FDCWD, shared->path, 0, &direct);
+	fd = open_to_read(timeout_ms);
 	if (fd < 0)
 		return false;
+	without_atime(fd);
 	if (fstat(fd, &st) != 0 || !same_thing(&st, &shared->seen))
 	{
 		close(fd);
@@ -729,61 +1014,6 @@ follow(void)
 		close(my_fd);
 	my_fd = fd;
 	my_generation = generation;
-	claimed = false;
-	return true;
-}
-
-/* For writing nothing is followed: it takes what opening takes. */
-static bool
-may_write(void)
-{
-	if (claimed && my_generation == pg_atomic_read_u32(&shared->generation))
-		return true;
-	errno = EAGAIN;
-	return false;
-}
-
-/* Is what is open what was opened last, and as it was then? */
-static bool
-is_as_opened(int fd, int timeout_ms, FcStoreError *error)
-{
-	struct stat st;
-
-	if (fstat(fd, &st) != 0)
-		return fc_store_fail(error, "Check the device.", "could not stat \"%s\": %m", shared->path);
-	if (!same_thing(&st, &shared->seen))
-		return fc_store_fail(error, REPLACED_HINT, REPLACED, shared->path);
-	return fc_place_check(shared->path, &st, error) &&
-		check_size(fd, shared->path, &st, shared->slots, error) &&
-		check_same_header(fd, timeout_ms, error);
-}
-
-bool
-fc_store_adopt(int timeout_ms, FcStoreError *error)
-{
-	uint32		generation = pg_atomic_read_u32(&shared->generation);
-	struct stat st;
-	bool		direct;
-	int			fd;
-
-	if (generation == 0)
-		return fc_store_fail(error, "Set pg_flashcache.enabled to on first.",
-							 "the flash device has not been opened since the server started");
-	if (may_write())
-		return is_as_opened(my_fd, timeout_ms, error);
-	fd = open_checked(shared->path, false, false, &st, &direct, error);
-	if (fd < 0)
-		return false;
-	if (!lock_device(fd, shared->path, error) || !is_as_opened(fd, timeout_ms, error))
-	{
-		close(fd);
-		return false;
-	}
-	if (my_fd >= 0)
-		close(my_fd);
-	my_fd = fd;
-	my_generation = generation;
-	claimed = true;
 	return true;
 }
 
@@ -791,7 +1021,7 @@ fc_store_adopt(int timeout_ms, FcStoreError *error)
 
 /* There is no way to the device: is it gone, or is this process to blame? */
 static FcIo
-no_way(FcCounter errors)
+no_way(int timeout_ms)
 {
 	switch (errno)
 	{
@@ -804,10 +1034,14 @@ no_way(FcCounter errors)
 		case ESTALE:
 			fc_store_fail(&trouble, REPLACED_HINT, REPLACED, shared->path);
 			break;
+		case ETIMEDOUT:
+			fc_count(FC_TIMEOUTS);
+			fc_store_fail(&trouble, HUNG_HINT, HUNG, timeout_ms);
+			break;				/* H3 */
 		default:
 			fc_store_fail(&trouble, open_hint(S_ISBLK(shared->seen.st_mode)), "could not open \"%s\": %m", shared->path);
 	}
-	fc_count(errors);
+	fc_count(FC_READ_ERRORS);
 	return FC_IO_BROKEN;
 }
 
@@ -825,12 +1059,19 @@ note_result(bool write, bool ok, ssize_t result, size_t bytes, off_t offset, int
 	}
 	if (result == FC_IN_FLIGHT && !fc_uring_ready())
 		return FC_IO_FAILED;	/* the ring broke, not the device */
+	if (result == CALLED_OFF)
+		return FC_IO_FAILED;
 	fc_count(write ? FC_WRITE_ERRORS : FC_READ_ERRORS);
 	if (result == FC_IN_FLIGHT || result == -ETIMEDOUT) /* or the kernel gave up */
 	{
 		fc_count(FC_TIMEOUTS);
-		fc_store_fail(&trouble, HUNG_HINT, HUNG, timeout_ms);
+		no_answer(-ETIMEDOUT, timeout_ms, &trouble);
 		return FC_IO_BROKEN;	/* H3 */
+	}
+	if (result == NOBODY)
+	{
+		no_answer(result, timeout_ms, &trouble);
+		return FC_IO_BROKEN;
 	}
 	if (pg_atomic_add_fetch_u32(failures, 1) < FAILURES_IN_A_ROW)
 		return FC_IO_FAILED;
@@ -1040,9 +1281,15 @@ fc_store_read(const FcSlotNo *slots, char *const *pages, int n, int timeout_ms, 
 
 	Assert(n > 0 && n <= FC_STORE_MAX_READ);
 	*io = FC_IO_OK;
-	if (unlikely(!follow()))
+	if (unlikely(!fc_store_may_read(timeout_ms)))
 	{
-		*io = no_way(FC_READ_ERRORS);
+		fc_count(FC_READS_UNBOUNDED);
+		*io = FC_IO_FAILED;
+		return 0;
+	}
+	if (unlikely(!follow(timeout_ms)))
+	{
+		*io = no_way(timeout_ms);
 		return 0;
 	}
 	pgstat_report_wait_start(n > 1 ? FC_WAIT_MULTI_BLOCK_READ : FC_WAIT_SINGLE_BLOCK_READ);
@@ -1083,11 +1330,11 @@ fc_store_memory(int pages)
 }
 
 bool
-fc_store_ahead_start(FcAhead *ahead, FcSlotNo first, char *pages, int n)
+fc_store_ahead_start(FcAhead *ahead, FcSlotNo first, char *pages, int n, int timeout_ms)
 {
 	FcFault		fault = fc_failpoint_fault(FC_FP_STORE_READ);
 
-	if (!follow() || !fc_uring_ready())
+	if (!fc_uring_ready() || !follow(timeout_ms))
 		return false;
 	ahead->n = n;
 	ahead->offset = fc_slot_offset(first);
@@ -1120,53 +1367,61 @@ fc_store_ahead_finish(FcAhead *ahead, char *pages, int timeout_ms, FcIo *io)
 	return got;
 }
 
-/* ---- writing ---- */
+/* ---- reading and writing in the writer ---- */
 
-/* Of each page only the first half gets there, as when power fails; nobody notices. */
-static ssize_t
-write_torn(FcSlotNo first, char *const *pages, int n, int timeout_ms)
+int
+fc_store_try_read(const FcSlotNo *slots, char *const *pages, int n, int timeout_ms, uint64 *ns, FcIo *io)
 {
-	for (int i = 0; i < n; i++)
-	{
-		struct iovec half = {pages[i], BLCKSZ / 2};
-		ssize_t		rc = timed_call(CALL_WRITE, my_fd, &half, 1, fc_slot_offset(first + i), timeout_ms, 0);
+	FcFault		fault = fc_failpoint_fault(FC_FP_STORE_READ);
+	ssize_t		result;
+	Request    *r = new_request(OP_READ, &result);
+	int			got;
 
-		if (rc != BLCKSZ / 2)
-			return rc;
+	Assert(n > 0 && n <= FC_STORE_MAX_RUN);
+	*ns = 0;
+	pgstat_report_wait_start(n > 1 ? FC_WAIT_MULTI_BLOCK_READ : FC_WAIT_SINGLE_BLOCK_READ);
+	fc_failpoint(FC_FP_STORE_READING);
+	if (r != NULL)
+	{
+		r->fault = fault;
+		r->n = n;
+		for (int i = 0; i < n; i++)
+			r->offset[i] = misplaced(&fault, slots[i], 1);
+		result = make_request(r, timeout_ms);
 	}
-	return (ssize_t) n * BLCKSZ;
+	pgstat_report_wait_end();
+	if (result > 0)
+		result = spoiled(&fault, result, r->pages[0]);
+	got = result < 0 ? 0 : result / BLCKSZ;
+	for (int i = 0; i < got; i++)
+		memcpy(pages[i], r->pages[i], BLCKSZ);
+	*io = note_result(false, got > 0, result, (size_t) n * BLCKSZ, fc_slot_offset(slots[0]), timeout_ms);
+	if (got > 0)
+		*ns = r->ns;
+	return got;
 }
 
 static ssize_t
 write_slots(FcSlotNo first, char *const *pages, int n, int timeout_ms)
 {
-	struct iovec iov[FC_STORE_MAX_RUN];
 	FcFault		fault = fc_failpoint_fault(FC_FP_STORE_WRITE);
+	ssize_t		result;
+	Request    *r = new_request(OP_WRITE, &result);
 
+	if (r == NULL)
+		return result;
+	if (fault.action == FC_FP_ERROR)
+		return -EIO;
+	if (fault.action == FC_FP_NOSPACE)
+		return -ENOSPC;
+	r->fault = fault;
+	r->n = n;
+	r->offset[0] = misplaced(&fault, first, n);
 	for (int i = 0; i < n; i++)
-	{
-		iov[i].iov_base = pages[i];
-		iov[i].iov_len = BLCKSZ;
-	}
-	switch (fault.action)
-	{
-		case FC_FP_ERROR:
-			return -EIO;
-		case FC_FP_NOSPACE:
-			return -ENOSPC;
-		case FC_FP_TORN:
-			return write_torn(first, pages, n, timeout_ms);
-		case FC_FP_SHORT:
-			iov[0].iov_len = BLCKSZ / 2;
-			n = 1;
-			break;
-		case FC_FP_FLIP:
-			pages[0][BLCKSZ / 2] ^= 1;
-			break;
-		default:
-			break;
-	}
-	return timed_call(CALL_WRITE, my_fd, iov, n, misplaced(&fault, first, n), timeout_ms, fault.us);
+		memcpy(r->pages[i], pages[i], BLCKSZ);
+	if (fault.action == FC_FP_FLIP)
+		r->pages[0][BLCKSZ / 2] ^= 1;
+	return make_request(r, timeout_ms);
 }
 
 FcIo
@@ -1177,8 +1432,6 @@ fc_store_write(FcSlotNo first, char *const *pages, int n, int timeout_ms)
 	ssize_t		written;
 
 	Assert(n > 0 && n <= FC_STORE_MAX_RUN);
-	if (!may_write())
-		return no_way(FC_WRITE_ERRORS);
 	pgstat_report_wait_start(FC_WAIT_WRITE);
 	fc_failpoint(FC_FP_STORE_WRITING);
 	written = write_slots(first, pages, n, timeout_ms);
@@ -1196,13 +1449,17 @@ FcIo
 fc_store_sync(int timeout_ms)
 {
 	FcFault		fault = fc_failpoint_fault(FC_FP_STORE_SYNC);
-	ssize_t		result = -EIO;
+	ssize_t		result;
+	Request    *r = new_request(OP_SYNC, &result);
 
-	if (!may_write())
-		return no_way(FC_WRITE_ERRORS);
 	pgstat_report_wait_start(FC_WAIT_WRITE);
-	if (fault.action != FC_FP_ERROR)
-		result = timed_call(CALL_SYNC, my_fd, NULL, 0, 0, timeout_ms, fault.us);
+	if (r != NULL && fault.action == FC_FP_ERROR)
+		result = -EIO;
+	else if (r != NULL)
+	{
+		r->fault = fault;
+		result = make_request(r, timeout_ms);
+	}
 	pgstat_report_wait_end();
 	return note_result(true, result == 0, result, 0, 0, timeout_ms);
 }

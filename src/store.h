@@ -8,17 +8,17 @@
  * that the path is ours to write to; the error then comes as a sentence and
  * a hint for the DBA.
  *
- * The writer opens the device for the server and holds an flock() on it
- * against a second server.  Every other process opens it once for itself, to
- * read, and accepts it only if it is the file or the device that was checked;
- * device and inode alone could be those of another file by now, which is why
- * nothing is written on their word (fc_store_adopt).
+ * The writer has the device process (store_process.h) open the device for the
+ * server, which holds an flock() on it against a second server, and write to
+ * it.  Every other process opens it once for itself, to read, and accepts it
+ * only if it is the file or the device that was checked; device and inode
+ * alone could be those of another file by now, which is why nothing is
+ * written on their word (fc_store_adopt).
  *
- * A device may stop to answer, for seconds or for ever.  Where the kernel has
- * io_uring nobody waits longer than the time-out that is handed in: reads go
- * into memory of this room and are copied from there, and memory that the
- * device may still write to is left alone until it has.  Without io_uring the
- * calls block.
+ * A device may stop to answer, for seconds or for ever.  Nobody waits longer
+ * than the time-out that is handed in: sessions read by io_uring into memory
+ * of this room, and memory that the device may still write to is left alone
+ * until it has.  A session that can't use io_uring does not read.
  *
  * Copyright (c) 2026, the pg_flashcache developers
  *
@@ -70,13 +70,13 @@ extern const char *fc_store_shares(void);
 /*
  * Does the device that is open answer?  Only a device that doesn't is an
  * error here; one that fails, or is not open, may be opened anew.  Called by
- * the writer first of all: opening a hung device could block it for good.
+ * the writer first of all: opening takes longer to find that out.
  */
 extern bool fc_store_answers(int timeout_ms, FcStoreError *error);
 
 /*
  * For a writer that replaces one that died, or has let go of the device, and
- * before a scrub: may this process write to the device as opened last?  All
+ * before a scrub: may the device process write to the device as opened last?  All
  * that opening checks is checked again, and that the header is the very one
  * that was written then.  Nothing is made, and nothing written.
  */
@@ -85,14 +85,25 @@ extern bool fc_store_adopt(int timeout_ms, FcStoreError *error);
 /*
  * Lets go of the device, so that its file system can be unmounted: a cache
  * that is off or disabled needs it no more, and whoever does opens it again.
+ * The first is for sessions, the second for the writer.
  */
 extern void fc_store_close(void);
+extern void fc_store_release(void);
 
 /* Does it bypass the page cache? */
 extern bool fc_store_direct_io(void);
 
 /* Can this process turn away from a device that doesn't answer? */
 extern bool fc_store_can_time_out(void);
+
+/* May this process read from flash?  Not if there were no end to its waits though there should be. */
+extern bool fc_store_may_read(int timeout_ms);
+
+/* errno of a process that could not bound its waits since this was last asked, or 0. */
+extern int	fc_store_unbounded(void);
+
+/* Is there any process that could?  For the writer; the device has been opened. */
+extern bool fc_store_can_bound(int timeout_ms, FcStoreError *error);
 
 /* What was wrong when this process was last told FC_IO_BROKEN. */
 extern const FcStoreError *fc_store_trouble(void);
@@ -121,7 +132,7 @@ typedef struct FcAhead
 extern char *fc_store_memory(int pages);
 
 /* False if there is no way to read ahead here. */
-extern bool fc_store_ahead_start(FcAhead *ahead, FcSlotNo first, char *pages, int n);
+extern bool fc_store_ahead_start(FcAhead *ahead, FcSlotNo first, char *pages, int n, int timeout_ms);
 extern bool fc_store_ahead_done(FcAhead *ahead);
 
 /*
@@ -130,11 +141,12 @@ extern bool fc_store_ahead_done(FcAhead *ahead);
  */
 extern int	fc_store_ahead_finish(FcAhead *ahead, char *pages, int timeout_ms, FcIo *io);
 
-/*
- * Writes `n` neighbouring slots, n <= FC_STORE_MAX_RUN, from pages that
- * begin at FC_IO_ALIGN boundaries and are never given back: the device may
- * read them after the time-out.  All or nothing is reported.
- */
+/* ---- for the writer ---- */
+
+/* Reads up to FC_STORE_MAX_RUN slots; *ns becomes what the device took. */
+extern int	fc_store_try_read(const FcSlotNo *slots, char *const *pages, int n, int timeout_ms, uint64 *ns, FcIo *io);
+
+/* Writes `n` neighbouring slots, n <= FC_STORE_MAX_RUN.  All or nothing is reported. */
 extern FcIo fc_store_write(FcSlotNo first, char *const *pages, int n, int timeout_ms);
 
 /* Makes what was written outlast a loss of power. */

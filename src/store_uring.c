@@ -9,14 +9,16 @@
  */
 #include "postgres.h"
 
+#include "compat.h"
+#include "failpoint.h"
 #include "store_uring.h"
 
 #ifdef FC_USE_LIBURING
 
+#include <fcntl.h>
 #include <liburing.h>
 #include <unistd.h>
 
-#include "compat.h"
 #include "storage/fd.h"
 
 /* Twice a batch, since a test's delay is a request of its own. */
@@ -28,33 +30,65 @@
  */
 #define NEEDED (IORING_FEAT_EXT_ARG | IORING_FEAT_SUBMIT_STABLE | IORING_FEAT_NODROP)
 
+/* After something went wrong it is tried again, first so soon, then ever less often. */
+#define FIRST_PAUSE_NS UINT64CONST(1000000000)
+#define LONGEST_PAUSE_NS UINT64CONST(60000000000)
+
 typedef enum RingState
 {
-	RING_UNKNOWN,
+	RING_NONE,					/* not yet, or something went wrong: another try from try_at on */
 	RING_READY,
-	RING_NONE,					/* the kernel won't, or something went wrong */
+	RING_NEVER,					/* the kernel can't, or won't let us */
 } RingState;
 
 static struct io_uring ring;
-static RingState ring_state = RING_UNKNOWN;
+static RingState ring_state = RING_NONE;
+static int	ring_errno = 0;		/* why there is none */
+static uint64 try_at = 0;		/* in terms of fc_now_ns() */
+static uint64 pause_ns = FIRST_PAUSE_NS;
 
 static char *pinned = NULL;
 static size_t pinned_bytes = 0;
 
-/*
- * The kernel is out of memory, or worse: nothing of ours is submitted or
- * waited for again.  Requests whose fate is unknown stay FC_IN_FLIGHT, and
- * their memory is lost.
- */
+/* No ring, because of something that may pass. */
 static void
-give_up(void)
+try_later(int why)
 {
-	io_uring_queue_exit(&ring);
-	ReleaseExternalFD();
 	ring_state = RING_NONE;
+	ring_errno = why;
+	try_at = fc_now_ns() + pause_ns;
+	pause_ns = Min(2 * pause_ns, LONGEST_PAUSE_NS);
 }
 
 static void
+remove_ring(void)
+{
+	io_uring_queue_exit(&ring);
+	ReleaseExternalFD();
+	pinned = NULL;
+}
+
+/*
+ * The kernel is out of memory, or worse: nothing of ours is submitted to this
+ * ring or waited for again.  Requests whose fate is unknown stay
+ * FC_IN_FLIGHT, and their memory is lost.
+ */
+static void
+give_up(int why)
+{
+	remove_ring();
+	try_later(why);
+}
+
+/* Out of memory (that which may be locked, before 5.12), descriptors or the like: it may pass. */
+static bool
+may_pass(int why)
+{
+	return why == ENOMEM || why == EMFILE || why == ENFILE || why == EBUSY || why == EAGAIN || why == EINTR;
+}
+
+/* errno, or 0. */
+static int
 make_ring(void)
 {
 	/* cheapest first: one process, which looks for results when it waits */
@@ -62,31 +96,63 @@ make_ring(void)
 		IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_TASKRUN_FLAG,
 		0,
 	};
+	int			rc = fc_failpoint(FC_FP_STORE_RING) ? -ENOMEM : -EINVAL;
 
-	ring_state = RING_NONE;
-	for (int i = 0; i < lengthof(flags); i++)
+	/* EINVAL: a kernel before 6.1 */
+	for (int i = 0; i < lengthof(flags) && rc == -EINVAL; i++)
+		rc = io_uring_queue_init(ENTRIES, &ring, flags[i]);
+	if (rc != 0)
+		return -rc;
+	ReserveExternalFD();
+	if ((ring.features & NEEDED) == NEEDED)
+		return 0;
+	remove_ring();
+	return ENOSYS;
+}
+
+static bool
+try_ring(void)
+{
+	int			why;
+
+	if (ring_state == RING_NEVER || fc_now_ns() < try_at)
+		return false;
+	why = make_ring();
+	if (why == 0)
 	{
-		int			rc = io_uring_queue_init(ENTRIES, &ring, flags[i]);
-
-		if (rc == -EINVAL)
-			continue;			/* a kernel before 6.1 */
-		if (rc == 0)
-		{
-			ring_state = RING_READY;
-			ReserveExternalFD();
-			if ((ring.features & NEEDED) != NEEDED)
-				give_up();
-		}
-		break;
+		ring_state = RING_READY;
+		ring_errno = 0;
+		pause_ns = FIRST_PAUSE_NS;
+		return true;
 	}
+	try_later(why);
+	if (!may_pass(why))
+		ring_state = RING_NEVER;
+	return false;
 }
 
 bool
 fc_uring_ready(void)
 {
-	if (unlikely(ring_state == RING_UNKNOWN))
-		make_ring();
-	return ring_state == RING_READY;
+	return likely(ring_state == RING_READY) || try_ring();
+}
+
+int
+fc_uring_errno(void)
+{
+	return ring_errno;
+}
+
+bool
+fc_uring_possible(int *why)
+{
+	*why = 0;
+	if (ring_state == RING_READY)
+		return true;
+	*why = make_ring();
+	if (*why == 0)
+		remove_ring();
+	return *why == 0 || may_pass(*why);
 }
 
 void
@@ -137,20 +203,11 @@ fc_uring_read(int fd, char *memory, size_t bytes, off_t offset, ssize_t *result,
 }
 
 void
-fc_uring_write(int fd, const struct iovec *iov, int n, off_t offset, ssize_t *result, uint32 late_us)
+fc_uring_open(const char *path, int flags, ssize_t *result)
 {
-	struct io_uring_sqe *sqe = next_request(result, late_us);
+	struct io_uring_sqe *sqe = next_request(result, 0);
 
-	io_uring_prep_writev(sqe, fd, iov, n, offset);
-	io_uring_sqe_set_data(sqe, result);
-}
-
-void
-fc_uring_sync(int fd, ssize_t *result, uint32 late_us)
-{
-	struct io_uring_sqe *sqe = next_request(result, late_us);
-
-	io_uring_prep_fsync(sqe, fd, IORING_FSYNC_DATASYNC);
+	io_uring_prep_openat(sqe, AT_FDCWD, path, flags, 0);
 	io_uring_sqe_set_data(sqe, result);
 }
 
@@ -169,7 +226,6 @@ fc_uring_look(void)
 	}
 }
 
-
 void
 fc_uring_submit(void)
 {
@@ -178,7 +234,7 @@ fc_uring_submit(void)
 		int			rc = io_uring_submit(&ring);
 
 		if (rc <= 0 && rc != -EINTR)
-			give_up();
+			give_up(-rc);
 	}
 }
 
@@ -204,7 +260,7 @@ fc_uring_wait(const ssize_t *result, uint64 deadline)
 		}
 		rc = io_uring_submit_and_wait_timeout(&ring, &cqe, 1, &left, NULL);
 		if (unlikely(io_uring_sq_ready(&ring) > 0 && rc < 0 && rc != -EINTR && rc != -ETIME))
-			give_up();
+			give_up(-rc);
 		fc_uring_look();
 		if (now >= deadline)
 			break;				/* that was the last look */
@@ -219,6 +275,19 @@ fc_uring_ready(void)
 	return false;
 }
 
+int
+fc_uring_errno(void)
+{
+	return ENOSYS;
+}
+
+bool
+fc_uring_possible(int *why)
+{
+	*why = ENOSYS;
+	return false;
+}
+
 void
 fc_uring_pin(char *memory, size_t bytes)
 {
@@ -230,12 +299,7 @@ fc_uring_read(int fd, char *memory, size_t bytes, off_t offset, ssize_t *result,
 }
 
 void
-fc_uring_write(int fd, const struct iovec *iov, int n, off_t offset, ssize_t *result, uint32 late_us)
-{
-}
-
-void
-fc_uring_sync(int fd, ssize_t *result, uint32 late_us)
+fc_uring_open(const char *path, int flags, ssize_t *result)
 {
 }
 

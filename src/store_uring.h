@@ -10,10 +10,12 @@
  * takes; the memory is never one that others use as well.
  *
  * Each process has a ring of its own, made when it first has use for one;
- * the postmaster never has, since its children would inherit it.  Where the
- * kernel has no io_uring (5.11 or later is asked for), or does not let us use
- * it, or the extension was built without liburing, fc_uring_ready() is false
- * and nothing else here may be called.
+ * the postmaster never has, since its children would inherit it.  Where
+ * memory or descriptors are short, or a ring has failed, another try is made
+ * some time later.  Where the kernel has no io_uring (5.11 or later is asked
+ * for), or does not let us use it, or the extension was built without
+ * liburing, there will be none.  While fc_uring_ready() is false nothing below
+ * it may be called.
  *
  * Copyright (c) 2026, the pg_flashcache developers
  *
@@ -23,8 +25,6 @@
 #define FC_STORE_URING_H
 
 #include "postgres.h"
-
-#include <sys/uio.h>
 
 /* Results of requests: bytes, or -errno, or one of these. */
 #define FC_NOT_BEGUN	((ssize_t) PG_INT32_MIN)
@@ -36,8 +36,12 @@
 /* Requests that may be prepared before they are submitted. */
 #define FC_URING_BATCH	32
 
-/* Can this process use io_uring? */
+/* Can any process of this server have a ring, now or later?  If not, why. */
+extern bool fc_uring_possible(int *why);
+
+/* Has this process one?  If not: errno. */
 extern bool fc_uring_ready(void);
+extern int	fc_uring_errno(void);
 
 /*
  * Reads that lie within this memory are cheaper from now on, by 0.6 of 2 us:
@@ -47,13 +51,13 @@ extern bool fc_uring_ready(void);
 extern void fc_uring_pin(char *memory, size_t bytes);
 
 /*
- * Prepares a request; *result becomes FC_IN_FLIGHT.  The iovecs may be
- * forgotten after the submission.  `late_us` is for tests: the kernel begins
+ * Prepares a request; *result becomes FC_IN_FLIGHT.  `late_us` is for tests: the kernel begins
  * the request so much later.
  */
 extern void fc_uring_read(int fd, char *memory, size_t bytes, off_t offset, ssize_t *result, uint32 late_us);
-extern void fc_uring_write(int fd, const struct iovec *iov, int n, off_t offset, ssize_t *result, uint32 late_us);
-extern void fc_uring_sync(int fd, ssize_t *result, uint32 late_us);
+
+/* The result is a descriptor, perhaps one that comes when nobody waits for it any more. */
+extern void fc_uring_open(const char *path, int flags, ssize_t *result);
 
 /* Submits what was prepared. */
 extern void fc_uring_submit(void);

@@ -73,7 +73,7 @@ typedef struct WriterShared
 	int			pid;
 	bool		tested;			/* the self-test has passed */
 	pg_atomic_uint64 next_probe;	/* TimestampTz; 0 = none */
-	int			can_time_out;	/* -1 = not known yet */
+	bool		started;		/* a writer has looked at the device */
 	char		shares[32];		/* what warn_shares() has found */
 	uint64		wrong_warned;		/* pages with wrong content that the log knows of */
 	uint64		wrong_warned_at;	/* ns; 0 = never */
@@ -118,7 +118,7 @@ fc_writer_shmem_init(void)
 	shared->pid = 0;
 	shared->tested = false;
 	pg_atomic_init_u64(&shared->next_probe, 0);
-	shared->can_time_out = -1;
+	shared->started = false;
 	shared->shares[0] = '\0';
 	shared->wrong_warned = fc_stats_total(FC_CHECKSUM_FAILURES);
 	shared->wrong_warned_at = 0;
@@ -266,18 +266,16 @@ open_device(FcStoreError *error)
 	fc_cache_purge();			/* O2 */
 	fc_failpoint(FC_FP_SWITCH_PURGED);
 	if (!fc_store_open(fc_setting_file, fc_setting_size, fc_setting_require_mount, fc_setting_io_timeout, error) ||	/* O3 */
+		!fc_store_can_bound(fc_setting_io_timeout, error) ||
 		!fc_cache_try_flash(error))
 		return false;
 	fc_failpoint(FC_FP_SWITCH_OPENED);
-	shared->can_time_out = fc_store_can_time_out();
 	set_active();
 	ereport(LOG,
 			(errmsg("pg_flashcache is active: %u slots on \"%s\", %s",
 					fc_directory_slots(), fc_setting_file,
 					fc_store_direct_io() ? "direct I/O" :
-					"through the page cache, since its file system has no direct I/O"),
-			 shared->can_time_out ? 0 :
-			 errdetail("There is no io_uring here: a device that hangs would hold up who reads from it.")));
+					"through the page cache, since its file system has no direct I/O")));
 	warn_shares();
 	return true;
 }
@@ -349,9 +347,44 @@ paused_for_nothing(void)
 		(!fc_setting_pause_when_slow || fc_cache_disk_slowed());
 }
 
+/* Another io_timeout: is there a way to keep it?  True if a cache that is off may be on under it. */
+static bool
+timeout_changed(void)
+{
+	static int	last = -1;
+	bool		changed = last >= 0 && last != fc_setting_io_timeout;
+	FcStoreError error;
+
+	last = fc_setting_io_timeout;
+	if (changed && fc_cache_state() == FC_STATE_ACTIVE && !fc_store_can_bound(last, &error))
+		fc_cache_set_state(FC_STATE_OFF, error.message, error.hint);
+	return changed && fc_cache_state() == FC_STATE_OFF;
+}
+
+/* A session could not bound its waits: a warning an hour. */
+static void
+warn_unbounded(void)
+{
+	static uint64 warned_at = 0;
+	uint64		now = fc_now_ns();
+	int			why;
+
+	if ((warned_at != 0 && now - warned_at < FC_WARNING_NS) || (why = fc_store_unbounded()) == 0)
+		return;
+	warned_at = now;
+	errno = why;
+	ereport(WARNING,
+			(errmsg("pg_flashcache: a session reads from the disk alone, since it could not bound its waits for flash: %m"),
+			 errdetail("Each session needs a ring of io_uring while pg_flashcache.io_timeout is set. It tries again by itself; reads_unbounded in pg_stat_flashcache counts pages."),
+			 why == EMFILE || why == ENFILE ? errhint("Raise the limit of open files (ulimit -n, LimitNOFILE).") :
+			 why == ENOMEM ? errhint("Raise the limit of locked memory (ulimit -l, LimitMEMLOCK).") :
+			 errhint("Allow io_uring, or set pg_flashcache.io_timeout to 0.")));
+}
+
 static void
 run_state(void)
 {
+	bool		timeout = timeout_changed();
 	uint32		asked = pg_atomic_read_u32(&shared->asked);
 	FcState		state = fc_cache_state();
 	char		reason[FC_REASON_LEN];
@@ -361,7 +394,7 @@ run_state(void)
 		fc_cache_set_state(FC_STATE_DISABLED, "pg_flashcache.enabled is off", "");	/* O1 */
 		no_probe();
 		fc_cache_purge();
-		fc_store_close();
+		fc_store_release();
 		ereport(LOG, (errmsg("pg_flashcache is disabled")));
 	}
 	else if (fc_setting_enabled && state == FC_STATE_DISABLED)
@@ -383,7 +416,7 @@ run_state(void)
 		pg_atomic_write_u32(&shared->answered, asked);
 		ConditionVariableBroadcast(&shared->answer);
 	}
-	else if (paused_for_nothing())
+	else if (paused_for_nothing() || timeout)
 	{
 		pause_s = FC_FIRST_PAUSE_S;
 		probe();
@@ -425,7 +458,7 @@ start(void)
 		case FC_STATE_DISABLED:
 			break;
 	}
-	shared->can_time_out = fc_store_can_time_out();
+	shared->started = true;
 }
 
 bool
@@ -460,9 +493,9 @@ fc_writer_next_probe(void)
 int
 fc_writer_waits_bounded(void)
 {
-	if (shared == NULL || shared->can_time_out < 0)
+	if (shared == NULL || !shared->started)
 		return -1;
-	return shared->can_time_out && fc_setting_io_timeout > 0;
+	return fc_setting_io_timeout > 0;
 }
 
 int
@@ -571,6 +604,7 @@ sleep_ms(int idle_rounds)
 static void
 on_exit_writer(int code, Datum arg)
 {
+	fc_store_release();
 	fc_handoff_set_writer(NULL);
 	shared->proc = NULL;
 	ConditionVariableBroadcast(&shared->answer);
@@ -639,6 +673,7 @@ fc_writer_run(FcSelfTest test)
 			fc_cache_review_probe();
 			fc_cache_review_streams();
 			tell_log();
+			warn_unbounded();
 		}
 		idle = busy ? 0 : idle + 1;
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,

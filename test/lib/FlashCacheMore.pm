@@ -31,7 +31,7 @@ our @EXPORT = qw(
   fc_pair fc_everywhere fc_replayed
   fc_table fc_rewrite_rows fc_value_sql fc_tag fc_tag_flash fc_tag_buffers
   fc_warm fc_bring fc_push_out fc_fetch fc_is_warm fc_is_gone fc_is_read fc_is_quiet fc_is_accounted
-  fc_next_oid fc_kill_server fc_reads_ahead
+  fc_next_oid fc_device_process fc_kill_server fc_reads_ahead
 );
 
 # Bytes of a value are 32 times this. A page has room for two such rows, but takes one by its fill factor, so an update
@@ -480,6 +480,25 @@ sub fc_kill_server
 	# A dead process keeps its number until it is waited for, and the next server would take it for a running one.
 	unlink $node->data_dir . '/postmaster.pid', $node->host . '/.s.PGSQL.' . $node->port . '.lock';
 	return;
+}
+
+=pod
+
+=item fc_device_process(node)
+
+Process ID of the device process, the only child of the writer; empty if there is none.
+
+=cut
+
+sub fc_device_process
+{
+	my ($node) = @_;
+	my $writer = $node->safe_psql('postgres', 'SELECT writer_pid FROM pg_stat_flashcache');
+	return '' if $writer eq '';
+	opendir(my $proc, '/proc') or die "could not read /proc: $!";
+	my ($device) = grep { /^\d+$/ && process_stat($_) =~ /\) [^ZX] $writer / } readdir $proc;
+	closedir $proc;
+	return $device // '';
 }
 
 # What the kernel says of a process; empty if there is none. The state and the parent follow the name, which may hold anything.

@@ -30,6 +30,8 @@
 #   shrink | grow           the file below DIR/drive: to 1 MB, to 4 MB again
 #   detach | attach         DIR/drive, from the file below it; detached when nobody has it open any more
 #   error | mend            on DIR/journal, unmounted and mounted anew
+#   freeze | thaw           DIR/journal: whoever writes to it stands in the kernel
+#   remount                 DIR/lab/mnt, unmounted and mounted anew: the kernel has nothing of it in memory
 #   bind | unbind           the folder or file that the first line of DIR/bind names, at that of the second line
 #
 # Whatever cannot be made here (no root, no loop devices in a container) is left out, and the test says so.
@@ -179,6 +181,18 @@ fc_root_do() {
       device=$(cat "$dir/drive.name")
       losetup "$device" "$dir/drive.img" && chown "$user" "$device"
       ;;
+    freeze) fsfreeze -f "$dir/journal" ;;
+    thaw) fsfreeze -u "$dir/journal" ;;
+    remount)
+      device=$(findmnt -no SOURCE "$dir/lab/mnt")
+      # A device process that its server has left may still be about to end.
+      for ((i = 0; i < 300; i++)); do
+        ! umount "$dir/lab/mnt" || break
+        sleep 0.1
+      done
+      ! mountpoint -q "$dir/lab/mnt" || return 1
+      mount -o noatime "$device" "$dir/lab/mnt"
+      ;;
     error)
       name=$(basename "$(cat "$dir/journal.name")")
       echo "a test" >"/sys/fs/ext4/$name/trigger_fs_error"
@@ -200,6 +214,7 @@ fc_root_do() {
 }
 
 fc_root_places_release() {
+  fsfreeze -u "$1/journal" 2>/dev/null || true
   [ ! -s "$1/lab/pid" ] || kill -CONT "$(cat "$1/lab/pid")" 2>/dev/null || true
 }
 

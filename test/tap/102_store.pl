@@ -10,6 +10,7 @@ use Cwd qw(realpath);
 use Fcntl qw(:flock);
 use File::Path qw(make_path);
 use FlashCache;
+use FlashCacheMore;
 use FlashCacheServer;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
@@ -27,6 +28,23 @@ sub write_file
 	print $fh $bytes;
 	close $fh or die "$path: $!";
 	return;
+}
+
+sub set
+{
+	my ($line) = @_;
+	$node->append_conf('postgresql.conf', "$line\n");
+	$node->reload;
+	return;
+}
+
+sub open_files
+{
+	my ($pid) = @_;
+	opendir(my $dir, "/proc/$pid/fd") or die "/proc/$pid/fd: $!";
+	my @files = sort map { (readlink("/proc/$pid/fd/$_") // '') =~ s/^socket:.*/socket/r } grep { /^\d/ } readdir $dir;
+	closedir $dir;
+	return @files;
 }
 
 # The file it makes.
@@ -52,15 +70,74 @@ sub write_file
 	fc_wait_active($node);
 	is(-s $file, 64 * 8192 + 65536, 'a smaller one: it has shrunk');
 
+	# What touches the file is a process that has nothing else of the server's, so that nobody has to wait for it.
+	my $writer = $node->safe_psql('postgres', 'SELECT writer_pid FROM pg_stat_flashcache');
+	my $device = fc_device_process($node);
+	is_deeply([ open_files($device) ], [ '/dev/null', '/dev/null', '/dev/null', $file, 'socket' ], 'device process: all that it has open');
+	is(scalar(grep { $_ eq $file } open_files($writer)), 0, 'device process: the writer does not have the file open');
+	is(readlink("/proc/$device/cwd"), '/', 'device process: it stands in the way of no unmounting');
+	is(scalar(grep { /^\S+ ...s / } split /\n/, slurp_file("/proc/$device/maps")), 1, 'device process: no memory of the server');
+	kill 'TERM', $device;
+	kill 'INT', $device;
+
+	# It is killed, as by a kernel that is short of memory: a fault of the device, not of the server.
+	my $offset = -s $node->logfile;
+	my $reason = 'the process that uses the flash device has ended';
+	fc_failpoint($node, 'probe_due', 'error');
+	is($node->safe_psql('postgres', 'SELECT slots_erased FROM pg_flashcache_scrub(true)'), 64, 'device process: not ended by signals that are meant for others');
+	kill 'KILL', $device;
+	my (undef, undef, $stderr) = $node->psql('postgres', 'SELECT pg_flashcache_scrub(true)');
+	like($stderr, qr/ERROR:  the flash cache cannot be erased while it is off: $reason/, 'device process killed: off');
+	fc_failpoint($node, 'probe_due', 'off');
+	fc_wait_active($node);
+	is_deeply([ fc_warnings($node, $offset) ], ["pg_flashcache is off: $reason"], 'device process killed: one warning, back by itself');
+	is($node->safe_psql('postgres', 'SELECT writer_pid FROM pg_stat_flashcache'), $writer, 'device process killed: nothing else was');
+	isnt(fc_device_process($node), $device, 'device process killed: there is another one');
+
 	fc_is_waited_for($node, 'locked for a moment', 'store_claim', sub {
 		open(my $lock, '+<', $file) or die "$file: $!";
 		ok(flock($lock, LOCK_EX | LOCK_NB), 'locked for a moment: disabled, the file is free');
 		return $lock;
-	});
+	}, -s $node->logfile);
+
+	# A file with holes, and no space for them: all is as it was. Then there is space.
+	set('pg_flashcache.enabled = off');
+	fc_wait_state($node, 'disabled');
+	truncate $file, 300_000 or die $!;
+	truncate $file, 64 * 8192 + 65536 or die $!;
+	my $content = slurp_file($file);
+	my $blocks  = (stat $file)[12];
+	cmp_ok($blocks * 512, '<', -s $file, 'holes: there are some');
+	fc_failpoint($node, 'store_open', 'nospace');
+	fc_failpoint($node, 'probe_due', 'error');
+	set('pg_flashcache.enabled = on');
+	$reason = qr/could not reserve \d+ kB for "\Q$file\E": No space left on device/;
+	ok($node->poll_query_until('postgres', q{SELECT state = 'off' AND reason LIKE 'could not reserve % kB for %' FROM pg_stat_flashcache}), 'holes: no space');
+	like(fc_view($node), qr/^off\|$reason\|/, 'holes: it says so');
+	is(slurp_file($file) eq $content, 1, 'holes: the content has stayed');
+	is((stat $file)[12], $blocks, 'holes: what was taken is given back');
+	fc_failpoint($node, 'store_open', 'off');
+	is($node->safe_psql('postgres', 'SELECT pg_flashcache_enable()'), 't', 'holes: space, enabled');
+	@stat = stat $file;
+	ok($stat[12] * 512 >= $stat[7], 'holes: all blocks are there');
+
+	# A limit of file sizes: an error, not a signal.
+	$device = fc_device_process($node);
+	set('pg_flashcache.enabled = off');
+	fc_wait_state($node, 'disabled');
+	unlink $file or die $!;
+	system_or_bail('prlimit', "--pid=$device", '--fsize=300000:unlimited');
+	set('pg_flashcache.enabled = on');
+	ok($node->poll_query_until('postgres', qq{SELECT state = 'off' AND reason = 'could not reserve 576 kB for "$file": File too large' FROM pg_stat_flashcache}), 'file too large: off');
+	is(-s $file, 0, 'file too large: nothing was taken');
+	system_or_bail('prlimit', "--pid=$device", '--fsize=unlimited:unlimited');
+	is($node->safe_psql('postgres', 'SELECT pg_flashcache_enable()'), 't', 'file too large: enabled without the limit');
+	is(fc_device_process($node), $device, 'file too large: by the same process');
+	fc_failpoint($node, 'probe_due', 'off');
 
 	# A second server on the same file, which goes on when the first one is gone.
 	my $second = fc_odd_node('second', conf => "pg_flashcache.file = '$file'\n");
-	my $reason = qq{"$file" is in use by another server};
+	$reason = qq{"$file" is in use by another server};
 	$second->wait_for_log(qr/WARNING: .* is off: /);
 	is_deeply([ fc_warnings($second) ], ["pg_flashcache is off: $reason"], 'second server: one warning');
 	is(fc_view($second), "off|$reason|interception", 'second server: off');

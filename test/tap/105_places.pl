@@ -168,14 +168,25 @@ SKIP:
 
 SKIP:
 {
-	skip 'no small file system could be mounted', 7 if !-e "$places/small/.is-small";
+	skip 'no small file system could be mounted', 13 if !-e "$places/small/.is-small";
 	fc_is_refused(
 		$node,
 		'not enough space',
-		"$places/small/flash", qq{could not reserve 4259840 bytes for "$places/small/flash": No space left on device},
-		'Free space on flash, or lower pg_flashcache.size.',
+		"$places/small/flash", qq{"$places/small/flash" needs 4160 kB more, and its file system has 972 kB to spare},
+		'Free space, or lower pg_flashcache.size: 908 kB would fit now.',
 		undef, '4MB');
-	is(-s "$places/small/flash", 0, 'not enough space: what was taken is given back');
+	is(-s "$places/small/flash", 0, 'not enough space: nothing was taken');
+	fc_start_with($node, "$places/small/flash");
+	fc_wait_active($node);
+	$node->stop;
+	my @before = (stat "$places/small/flash")[7, 12];
+	fc_is_refused(
+		$node,
+		'no space to grow',
+		"$places/small/flash", qq{"$places/small/flash" needs 3584 kB more, and its file system has 396 kB to spare},
+		'Free space, or lower pg_flashcache.size: 908 kB would fit now.',
+		undef, '4MB');
+	is_deeply([ (stat "$places/small/flash")[7, 12] ], \@before, 'no space to grow: the file is as it was');
 }
 
 SKIP:

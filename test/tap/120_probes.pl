@@ -7,6 +7,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../lib";
 use FlashCache;
+use FlashCacheMore;
 use FlashCacheServer;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
@@ -15,7 +16,7 @@ use Test::More;
 # More slots than there are pages in use; the time-out is far more than a page takes and far less than the delays below.
 my $node = fc_new_node('main', size => '8MB',
 	conf => "bgwriter_lru_maxpages = 0\ncheckpoint_timeout = 1h\npg_flashcache.io_timeout = '2s'\n");
-my $bounded = $node->safe_psql('postgres', 'SELECT waits_bounded FROM pg_stat_flashcache') eq 't';
+my $bounded = fc_reads_ahead();
 my $answer  = '10|5006|5006';
 my $round   = 0;
 
@@ -148,8 +149,9 @@ my $back  = qq{LOG: pg_flashcache is active: $slots slots on "} . fc_flash_file(
 	fc_failpoint($node, 'probe_due', 'off');
 	my $bytes = $slots * 8192 + 65536;
 	ok($node->poll_query_until('postgres',
-			qq{SELECT reason = 'could not reserve $bytes bytes for "$file": No space left on device' FROM pg_stat_flashcache}),
+			qq{SELECT reason = 'could not reserve 8256 kB for "$file": No space left on device' FROM pg_stat_flashcache}),
 		'deleted: no space for a new one');
+	is(-s $file, 0, 'deleted: and none taken');
 	fc_failpoint($node, 'store_open', 'off');
 	fc_wait_active($node);
 	is(-s $file, $bytes, 'deleted: made anew');

@@ -29,12 +29,14 @@ my $node  = fc_new_node('main', start => 0,
 	conf => "bgwriter_lru_maxpages = 0\ncheckpoint_timeout = 1h\npg_flashcache.io_timeout = '2s'\n"
 	  . "restart_after_crash = on\n");
 my $round = 0;
+my $frozen = 0;
 
 # Whatever happens, no disk is left hanging.
 END
 {
 	my $status = $?;
 	ask('release') if $places && -d "$places/lab/mnt";
+	ask('thaw') if $frozen;
 	$? = $status;
 }
 
@@ -101,15 +103,40 @@ sub set
 	return;
 }
 
+# One of the server's own processes dies, and recovery has to succeed while the device is in this state.
+sub recovers
+{
+	my ($what) = @_;
+	my $offset = -s $node->logfile;
+	kill 'KILL', $node->safe_psql('postgres', "SELECT pid FROM pg_stat_activity WHERE backend_type = 'checkpointer'");
+	$node->wait_for_log(qr/database system is ready to accept connections/, $offset);
+	$node->poll_query_until('postgres', 'SELECT true') or die;
+	return answers("$what: the server has recovered");
+}
+
+# Is the device process in the kernel, where no signal reaches it?
+sub stands
+{
+	my ($what) = @_;
+	my $state = '';
+	for (1 .. 300)
+	{
+		my $pid = fc_device_process($node);
+		$state = slurp_file("/proc/$pid/stat") =~ s/.*\) (\S) .*/$1/sr if $pid;
+		last if $state eq 'D';
+		select undef, undef, undef, 0.1;
+	}
+	return is($state, 'D', "$what: the device process stands in the kernel");
+}
+
 # A disk that is there and does not answer: the process that plays it is stopped. The cache's file is on ext4 on a loop
 # device on it.
 SKIP:
 {
-	skip 'no FUSE, or no loop devices: no disk that can be stopped (lab/slowdisk.sh check says what is missing)', 26
+	skip 'no FUSE, or no loop devices: no disk that can be stopped (lab/slowdisk.sh check says what is missing)', 33
 	  if !-d "$places/lab/mnt/cache";
 	start_with("$places/lab/mnt/cache/flash", '2MB');
-	skip 'no io_uring here: nobody can turn away from a device', 26
-	  if $node->safe_psql('postgres', 'SELECT waits_bounded FROM pg_stat_flashcache') ne 't';
+	skip 'no io_uring here: nobody can turn away from a device', 33 if !fc_reads_ahead();
 	my $hung = 'the flash device did not answer for 2000 ms';
 
 	# The sessions wait at the same time, each of them once, and no longer.
@@ -147,10 +174,10 @@ SKIP:
 	pass('hung: the server stops');
 	$node->start;
 	# The kernel keeps the file, and the lock on it, for the requests that have not ended.
-	goes_off("$hung|is in use by another server", 'hung: the server starts, and the cache is off');
+	goes_off("did not answer|is in use by another server", 'hung: the server starts, and the cache is off');
 	answers('hung, restarted');
 	fc_kill_writer($node);
-	goes_off("$hung|is in use by another server", 'hung: the server recovers from a crash');
+	goes_off("did not answer|is in use by another server", 'hung: the server recovers from a crash');
 	answers('hung, recovered');
 	ask('release');
 	is_back('released');
@@ -183,6 +210,34 @@ SKIP:
 	ask('release');
 	$node->start;
 	is_back('write released');
+
+	# Without a time-out the writer waits as long as it takes, but not against the will of who runs the server.
+	# Nothing is on flash, so that no session reads from there.
+	set('pg_flashcache.io_timeout = 0');
+	my $scrub = $node->background_psql('postgres', on_error_stop => 0);
+	$scrub->query_safe('SELECT pg_flashcache_scrub(true)');
+	ask('hang');
+	$scrub->query_until(qr/begun/, "\\echo begun\nSELECT pg_flashcache_scrub(true);\n");
+	stands('no time-out');
+	is(reason(), 'active: ', 'no time-out: waited for');
+	set("pg_flashcache.io_timeout = '2s'");
+	goes_off('the flash device (does|did) not answer', 'no time-out: a new one ends the wait');
+	$scrub->quit;
+	$node->stop('fast');
+	pass('no time-out: the server stops');
+	ask('release');
+
+	# It hangs already when it is opened.
+	ask('remount');
+	ask('hang');
+	$node->start;
+	stands('opening');
+	answers('opening');
+	$node->stop('fast');
+	pass('opening: the server stops');
+	ask('release');
+	$node->start;
+	is_back('opening');
 	$node->stop;
 }
 
@@ -275,8 +330,31 @@ SKIP:
 # A file system that becomes read-only, and has to be checked and mounted again: the server lets go of it.
 SKIP:
 {
-	skip 'no ext4 could be mounted on a loop device', 8 if !-d "$places/journal/cache";
+	skip 'no ext4 could be mounted on a loop device', 22 if !-d "$places/journal/cache";
 	start_with("$places/journal/cache/flash", '2MB');
+	fc_to_flash($node, 't');
+
+	# Frozen, as for a snapshot: whoever writes stands in the kernel, whatever it was told.
+	ask('freeze');
+	$frozen = 1;
+	$node->safe_psql('postgres', 'CREATE TABLE in_frost AS SELECT 1 AS n');
+	fc_evict($node, 'in_frost');
+	goes_off('the flash device did not answer for 2000 ms', 'frozen: off');
+	answers('frozen');
+	stands('frozen');
+	recovers('frozen');
+	goes_off('is in use by another server', 'frozen, recovered: the device process before it has the file');
+	foreach my $mode ('fast', 'immediate')
+	{
+		$node->stop($mode);
+		pass("frozen: a $mode shutdown");
+		$node->start;
+		goes_off('is in use by another server|did not answer', "frozen, started after a $mode shutdown: off");
+		answers("frozen, started after a $mode shutdown");
+	}
+	ask('thaw');
+	$frozen = 0;
+	is_back('thawed');
 	fc_to_flash($node, 't');
 	ask('error');
 	for (1 .. 20)

@@ -1,5 +1,5 @@
-# A server that may not use io_uring, as in many containers: reads block, which the log and the view say; all else is as
-# with it.
+# A server that may not use io_uring, as in many containers: no wait could be bounded, so the cache is off, and says so,
+# unless there is to be no limit. And sessions that get no io_uring though the kernel has it.
 
 use strict;
 use warnings;
@@ -7,6 +7,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../lib";
 use FlashCache;
+use FlashCacheMore;
 use FlashCacheServer;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
@@ -39,21 +40,41 @@ forbid(void)
 }
 END
 
-# The delays below are longer than the time-out.
-my $node = fc_odd_node('main', preload => $library, size => '8MB',
-	conf => "bgwriter_lru_maxpages = 0\ncheckpoint_timeout = 1h\npg_flashcache.io_timeout = '100ms'\n");
+my $limit = "pg_flashcache.io_timeout = '100ms'\n";
+my $node = fc_odd_node('main', preload => $library, size => '8MB', conf => "bgwriter_lru_maxpages = 0\ncheckpoint_timeout = 1h\n$limit");
 my $content = 'SELECT count(*), min(length(v)), max(length(v)) FROM t';
+my $reason  = 'no wait for the flash device can be bounded without io_uring: ';
+$reason .= fc_reads_ahead() ? 'Operation not permitted' : 'Function not implemented';
+
+sub set
+{
+	my ($line) = @_;
+	$node->append_conf('postgresql.conf', "$line\n");
+	$node->reload;
+	return;
+}
 
 fc_create_sql($node);
-fc_wait_active($node);
 $node->safe_psql('postgres', q{
 	CREATE TABLE t (v text);
 	ALTER TABLE t ALTER v SET STORAGE PLAIN;
 	INSERT INTO t SELECT n || repeat('x', 5000) FROM generate_series(1, 10) n;
 });
-is($node->safe_psql('postgres', 'SELECT state, waits_bounded FROM pg_stat_flashcache'), 'active|f', 'the view says so');
-like(slurp_file($node->logfile), qr/is active: .*\n.*DETAIL:  There is no io_uring here: a device that hangs would hold up who reads from it\./,
-	'and so does the log');
+$node->wait_for_log(qr/WARNING: .* is off: \Q$reason\E\n.*\n.*HINT:  Allow io_uring, or set pg_flashcache\.io_timeout to 0: .* pg_flashcache_enable\(\) tries at once\./);
+is(fc_view($node), "off|$reason|interception", 'off, and it says why');
+my (undef, undef, $stderr) = $node->psql('postgres', 'SELECT pg_flashcache_enable()');
+like($stderr, qr/ERROR:  pg_flashcache could not be enabled: \Q$reason\E/, 'enable says so as well');
+
+# The time for the next probe does not come: the new setting is enough.
+fc_failpoint($node, 'probe_due', 'error');
+set('pg_flashcache.io_timeout = 0');
+fc_wait_active($node);
+is($node->safe_psql('postgres', 'SELECT waits_bounded FROM pg_stat_flashcache'), 'f', 'without a limit: active, and the view says that nothing is bounded');
+set($limit);
+ok($node->poll_query_until('postgres', "SELECT state = 'off' AND reason = '$reason' FROM pg_stat_flashcache"), 'a limit again: off');
+set('pg_flashcache.io_timeout = 0');
+fc_wait_active($node);
+fc_failpoint($node, 'probe_due', 'off');
 
 fc_to_flash($node, 't');
 my %moved = fc_delta($node, sub { is($node->safe_psql('postgres', $content), '10|5001|5002', 'pages come from flash') },
@@ -82,4 +103,89 @@ fc_to_flash($node, 't');
 is($node->safe_psql('postgres', $content), '10|5001|5002', 'back by itself');
 
 $node->stop;
+
+# Sessions that get no ring, for lack of memory that may be locked or of descriptors: each reads from the disk until it
+# gets one.
+SKIP:
+{
+	skip 'no io_uring here', 11 if !fc_reads_ahead();
+	$node = fc_new_node('short', size => '8MB', conf => "bgwriter_lru_maxpages = 0\ncheckpoint_timeout = 1h\n");
+	fc_create_sql($node);
+	fc_wait_active($node);
+	$node->safe_psql('postgres', q{
+		CREATE TABLE t (v text);
+		ALTER TABLE t ALTER v SET STORAGE PLAIN;
+		INSERT INTO t SELECT n || repeat('x', 5000) FROM generate_series(1, 10) n;
+	});
+	my @counters = qw(hits misses reads_unbounded read_errors timeouts verify_failures);
+	my $show     = 'SELECT ' . join(', ', @counters) . ' FROM pg_stat_flashcache';
+	# What else the session needs it has by then.
+	my $read = sub {
+		my ($session) = @_;
+		$session->query_safe($_) foreach "$content WHERE false", $show;
+		fc_to_flash($node, 't');
+		my @before = split /\|/, $session->query_safe($show);
+		my $rows   = $session->query_safe($content);
+		my @after  = split /\|/, $session->query_safe($show);
+		return ($rows, map { $counters[$_] => $after[$_] - $before[$_] } 0 .. $#counters);
+	};
+	my $offset = -s $node->logfile;
+
+	fc_failpoint($node, 'store_ring', 'error');
+	my $session = $node->background_psql('postgres');
+	my ($rows, %moved) = $read->($session);
+	is($rows, '10|5001|5002', 'no ring: the query is answered');
+	# It may want a page of a catalog again.
+	is_deeply([ @moved{qw(hits read_errors timeouts verify_failures)} ], [ 0, 0, 0, 0 ], 'no ring: nothing from flash');
+	cmp_ok($moved{reads_unbounded}, '>=', 10, 'no ring: each page counted');
+	is($node->safe_psql('postgres', 'SELECT state, waits_bounded FROM pg_stat_flashcache'), 'active|t', 'no ring: others go on, nobody waits for ever');
+	$node->wait_for_log(qr/WARNING:  pg_flashcache: a session reads from the disk alone, .*: Cannot allocate memory\n.*\n.*HINT:  Raise the limit of locked memory/, $offset);
+	fc_failpoint($node, 'store_ring', 'off');
+	# A ring is tried for again, some seconds later.
+	for (1 .. 120)
+	{
+		($rows, %moved) = $read->($session);
+		last if $moved{hits} >= 10;
+		select undef, undef, undef, 0.5;
+	}
+	is_deeply([ $moved{hits} >= 10, @moved{qw(reads_unbounded read_errors timeouts verify_failures)} ], [ 1, 0, 0, 0, 0 ],
+		'no ring: the session gets one later');
+
+	# The same with no limit: it reads without one.
+	fc_failpoint($node, 'store_ring', 'error');
+	my $second = $node->background_psql('postgres');
+	set('pg_flashcache.io_timeout = 0');
+	1 until $second->query_safe('SHOW pg_flashcache.io_timeout') eq '0';
+	($rows, %moved) = $read->($second);
+	is_deeply([ $moved{hits} >= 10, $moved{reads_unbounded} ], [ 1, 0 ], 'no ring, no limit: reads from flash');
+	fc_failpoint($node, 'store_ring', 'off');
+	$_->quit foreach $session, $second;
+
+	# For real: a session that may lock no memory, where the kernel counts it.
+	set("pg_flashcache.io_timeout = '1s'");
+	1 until $node->safe_psql('postgres', 'SHOW pg_flashcache.io_timeout') eq '1s';
+	SKIP:
+	{
+		skip 'no memory need be locked for io_uring here', 4
+		  if system('prlimit', '--memlock=0:', $^X, '-e', 'my $p = "\\0" x 256; exit(syscall(425, 1, $p) < 0 ? 0 : 1)') != 0;
+		system_or_bail('prlimit', "--pid=$node->{_pid}", '--memlock=0:');
+		my $third = $node->background_psql('postgres');
+		my $pid   = $third->query_safe('SELECT pg_backend_pid()');
+		($rows, %moved) = $read->($third);
+		is($rows, '10|5001|5002', 'no memory: the query is answered');
+		is_deeply([ $moved{reads_unbounded} >= 10, @moved{qw(hits read_errors)} ], [ 1, 0, 0 ], 'no memory: from the disk');
+		is($node->safe_psql('postgres', 'SELECT state, waits_bounded FROM pg_stat_flashcache'), 'active|t', 'no memory: others go on');
+		system_or_bail('prlimit', "--pid=$pid", '--memlock=1048576:');
+		for (1 .. 240)
+		{
+			($rows, %moved) = $read->($third);
+			last if $moved{hits} >= 10;
+			select undef, undef, undef, 0.5;
+		}
+		is_deeply([ $moved{hits} >= 10, @moved{qw(reads_unbounded read_errors)} ], [ 1, 0, 0 ], 'no memory: a ring once there is some');
+		$third->quit;
+	}
+	is(scalar(fc_warnings($node, $offset)), 1, 'one warning for all of them');
+	$node->stop;
+}
 done_testing();
