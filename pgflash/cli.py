@@ -20,7 +20,7 @@ from pgflash import __version__
 from pgflash.errors import EXIT_BROKE_OFF, EXIT_SLOWER, Interrupted, MachineError, PgflashError, ScenarioError, StudyError
 from pgflash.pilot import scenario as scenarios
 from pgflash.pilot.progress import JsonReporter, Reporter, TerminalReporter
-from pgflash.pilot.store import RUNS, Study, open_study
+from pgflash.pilot.store import RUNS, Study, Writer, open_study
 from pgflash.system import in_memory
 from pgflash.units import ENDURANCE_FORMS, Endurance, parse_endurance
 
@@ -153,6 +153,23 @@ def report_command(
     """Writes report.html and report.md from what studies have measured so far."""
     written = _write_report(study, out or study[0], _endurance(endurance))
     _out(json_, written, "\n".join(f"{name}: {path}" for name, path in written.items()))
+
+
+@pilot.command("restore")
+def restore_command(
+    study: Annotated[Path, typer.Argument(help="Folder of a study on an existing server that was cut short.")],
+    json_: JsonOption = False,
+) -> None:
+    """Puts an existing server back as it was before a run that was killed. The next run of the study does so, too."""
+    from pgflash.pilot.existing import restore
+
+    writer = Writer(study)
+    open_study(study)  # says so if it is none
+    try:
+        done = restore(writer.open([]))
+    finally:
+        writer.close()
+    _out(json_, {"restored": done}, "\n".join(done) or "nothing to put back")
 
 
 def _load_writer() -> Callable[[list[Study], Path, Endurance | None], dict[str, Path]]:

@@ -6,11 +6,16 @@ settings      ALTER SYSTEM and a reload; reset to what was there
 restart       server.restart_command, where a setting needs it
 objects       tables and indexes move to server.tablespace, and back
 drop-caches   the kernel forgets its page cache before an arm starts (root, on the server's own machine)
+
+What has to be put back is written to the study's folder (undo.json) before anything is changed. Whatever ends the study, SIGKILL
+included: the next run of it, or `pgflash pilot restore`, begins with that.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
+import os
 import secrets
 import shlex
 import time
@@ -22,21 +27,64 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
-from pgflash.errors import BrokeOff, MachineError, PgflashError
+from pgflash.errors import BrokeOff, MachineError, PgflashError, StudyError
 from pgflash.pilot import db
 from pgflash.pilot.loads import Driver
 from pgflash.pilot.scenario import Scenario, Variant
+from pgflash.pilot.store import Study
 from pgflash.pilot.target import ENVIRONMENT, Place, Started
 from pgflash.system import Device, device_of, is_root, run
 from pgflash.units import MB
 
 RANKING_S = 20
+SWITCH = "pg_flashcache.enabled"
+
+
+def undo_file(folder: Path) -> Path:
+    return folder / "undo.json"
+
+
+def restore(study: Study) -> list[str]:
+    """Puts a server back as it was before a run of the study that could not do it itself. What was done, in words."""
+    path = undo_file(study.folder)
+    if not path.exists():
+        return []
+    try:
+        there = json.loads(path.read_text("utf-8"))
+        scenario = study.scenarios[there["scenario"]]
+        target = ExistingTarget(scenario, None, study.folder, path)
+        target.undo(there)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise StudyError(f"{path} cannot be read: {error!r}", "put the server back by hand, then remove the file") from error
+    target.close()
+    return [f"{scenario.name}: the server was put back as it was before a run that was cut short"]
+
+
+def check_switch(connection: db.Connection) -> None:
+    """Whether the cache can be switched off and on here; MachineError says what is missing."""
+    if db.value(connection, "SELECT current_setting('pg_flashcache.size', true)") is None:
+        raise MachineError("the server does not have pg_flashcache loaded", "an arm with enabled is for a server that has it")
+    allowed = db.value(
+        connection,
+        "SELECT has_parameter_privilege(%s, 'ALTER SYSTEM') AND has_function_privilege('pg_reload_conf()', 'EXECUTE')"
+        " AND has_table_privilege('pg_file_settings', 'SELECT') AND has_function_privilege('pg_show_all_file_settings()', 'EXECUTE')",
+        SWITCH,
+    )
+    if not allowed:
+        raise MachineError(
+            f"{connection.info.user} may not switch the cache of this server: that takes ALTER SYSTEM SET {SWITCH}, pg_reload_conf() and"
+            " pg_file_settings",
+            "connect as a superuser",
+        )
+    if db.value(connection, "SELECT setting FROM pg_settings WHERE name = 'pg_flashcache.size'") == "0":
+        raise MachineError("the server has no cache to switch: pg_flashcache.size is 0", "set it, restart the server, and try again")
 
 
 class ExistingTarget:
-    def __init__(self, scenario: Scenario, driver: Driver, work: Path) -> None:
+    def __init__(self, scenario: Scenario, driver: Driver | None, work: Path, undo: Path) -> None:
         self.scenario = scenario
         self.driver = driver
+        self.undo_path = undo
         self.allow = set(scenario.server.allow)
         self.database_bytes = 0
         self.log_folder = work
@@ -59,16 +107,18 @@ class ExistingTarget:
     def prepare(self) -> None:
         if "database" in self.allow and (self.scenario.load.kind != "script" or self.scenario.load.setup):
             name = f"pgflash_pilot_{secrets.token_hex(4)}"
+            self._note(database=name)
             with db.connect(self.scenario.server.dsn) as connection:
                 db.execute(connection, sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
             self.made_database = name
             self.place = replace(self.place, database=name)
+            assert self.driver is not None
             self.driver.prepare(self.place, self.scratch)
             with self._connect() as connection:
                 db.rows(connection, "VACUUM ANALYZE")
         with self._connect() as connection:
             self.database_bytes = int(db.value(connection, "SELECT pg_database_size(current_database())"))
-            if any(variant.cache for variant in self.scenario.variants) and not self._has_cache(connection):
+            if any(variant.cache or variant.arm.enabled for variant in self.scenario.variants) and not self._has_cache(connection):
                 raise MachineError(
                     "the server does not have pg_flashcache loaded, or the view pg_stat_flashcache cannot be seen",
                     "install it there: shared_preload_libraries, pg_flashcache.file, a restart, CREATE EXTENSION",
@@ -82,6 +132,32 @@ class ExistingTarget:
             db.rows(connection, "CREATE EXTENSION pg_flashcache")
         return bool(db.cache_view(connection))
 
+    # --- what has to be put back ---
+
+    def _note(self, database: str = "") -> None:
+        """On disk before the server is changed."""
+        there = {
+            "scenario": self.scenario.name, "settings": self.before, "database": database or self.made_database, "objects": self.moved_back,
+        }  # fmt: skip
+        fresh = self.undo_path.with_name(self.undo_path.name + ".new")
+        with fresh.open("w", encoding="utf-8") as file:
+            json.dump(there, file)
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(self.undo_path)
+        folder = os.open(self.undo_path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+    def undo(self, there: dict[str, Any]) -> None:
+        """Takes over what an earlier run noted; close() then does it."""
+        self.before = dict(there["settings"])
+        self.made_database = str(there["database"])
+        # Objects in a database of the study's own go with it.
+        self.moved_back = [] if self.made_database else [(kind, name, space) for kind, name, space in there["objects"]]
+
     # --- settings ---
 
     def _wanted(self, variant: Variant) -> dict[str, str]:
@@ -90,6 +166,8 @@ class ExistingTarget:
         if any(other.cache for other in self.scenario.variants):
             size = max(1, variant.cache.of(self.database_bytes) // MB) if variant.cache is not None else 0
             wanted["pg_flashcache.size"] = f"{size}MB"
+        if variant.arm.enabled:
+            wanted[SWITCH] = variant.arm.enabled
         if variant.arm.extra_memory is not None:
             wanted["shared_buffers"] = f"{self.buffers // MB + variant.arm.extra_memory.of(self.database_bytes) // MB}MB"
         return wanted
@@ -125,6 +203,7 @@ class ExistingTarget:
         for name in {*self.before, *wanted}:
             if name not in self.before:
                 self.before[name] = self._in_auto_conf(connection, name)
+                self._note()
             now = self._in_auto_conf(connection, name)
             goal = wanted.get(name, self.before[name])
             if now == goal:
@@ -166,21 +245,24 @@ class ExistingTarget:
         if "drop-caches" in self.allow and is_root():
             Path("/proc/sys/vm/drop_caches").write_text("1")
         with self._connect() as connection:
-            if variant.cache is not None:
-                self._await_cache(connection)
+            if variant.cache is not None or variant.arm.enabled == "on":
+                self._await_cache(connection, "active")
+            elif variant.arm.enabled == "off":
+                self._await_cache(connection, "disabled")
             conditions = self._conditions(connection, variant)
         return Started(self.place, conditions)
 
-    def _await_cache(self, connection: db.Connection) -> None:
+    def _await_cache(self, connection: db.Connection, state: str) -> None:
+        """The writer learns of a reload when it next comes by; until then the other state is to be seen."""
         row: dict[str, Any] = {}
         for _ in range(600):
             row = db.cache_row(connection)
-            if row.get("state") == "active":
+            if row.get("state") == state:
                 return
-            if row.get("state") != "starting":
+            if row.get("state") not in ("starting", "active", "disabled"):
                 break
             time.sleep(0.1)
-        raise BrokeOff(f"the cache is not active: {row.get('state')}, {row.get('reason')}")
+        raise BrokeOff(f"the cache is not {state}: {row.get('state')}, {row.get('reason')}")
 
     def _conditions(self, connection: db.Connection, variant: Variant) -> dict[str, Any]:
         version = str(db.value(connection, "SHOW server_version")).split()[0]
@@ -202,6 +284,7 @@ class ExistingTarget:
         with self._connect() as connection:
             before = {item["name"]: item["reads"] for item in db.hottest_objects(connection, 1_000_000)}
         if variant.arm.moved == "hottest":
+            assert self.driver is not None
             self.driver.run(self.place, max(self.scenario.load.clients), RANKING_S, self.scratch, measured=False)
         with self._connect() as connection:
             time.sleep(1)  # a session's counts arrive up to a second after it has ended
@@ -215,6 +298,7 @@ class ExistingTarget:
             moved = 0
             for item in objects:
                 self.moved_back.append((item["kind"], item["name"], db.tablespace_of(connection, item["name"])))
+                self._note()
                 db.move(connection, item["kind"], item["name"], self.scenario.server.tablespace)
                 moved += int(db.value(connection, "SELECT pg_relation_size(%s::regclass)", item["name"]))
         started.conditions["moved_objects"] = [f"{item['kind'].lower()} {item['name']}" for item in objects]
@@ -257,7 +341,9 @@ class ExistingTarget:
                 step()
             except (PgflashError, OSError) as error:
                 faults.append(str(error))
-        if faults:
+        if not faults:
+            self.undo_path.unlink(missing_ok=True)
+        else:
             raise BrokeOff("the server could not be put back as it was:\n" + "\n".join(faults), self._by_hand())
 
     def _put_settings_back(self) -> None:

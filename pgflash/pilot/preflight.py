@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pgflash.errors import MachineError
 from pgflash.pilot import db, extension, lab
+from pgflash.pilot.existing import check_switch
 from pgflash.pilot.loads import Driver
 from pgflash.pilot.own import bin_folder
 from pgflash.pilot.scenario import Scenario
@@ -72,6 +73,8 @@ def _check_existing(scenario: Scenario, driver: Driver) -> list[str]:
     if "drop-caches" in scenario.server.allow and not is_root():
         raise MachineError('server.allow has "drop-caches", which needs root')
     with db.connect(scenario.server.dsn) as connection:
+        if any(arm.enabled for arm in scenario.arms):
+            check_switch(connection)
         if not scenario.server.tablespace:
             return []
         if db.value(connection, "SELECT 1 FROM pg_tablespace WHERE spcname = %s", scenario.server.tablespace) is None:

@@ -25,7 +25,7 @@ from typing import Any
 from pgflash import __version__
 from pgflash.errors import BrokeOff, DiskFull, MachineError, PgflashError, StudyError
 from pgflash.pilot import preflight
-from pgflash.pilot.existing import ExistingTarget
+from pgflash.pilot.existing import ExistingTarget, restore, undo_file
 from pgflash.pilot.loads import Driver, driver_for
 from pgflash.pilot.own import OwnTarget
 from pgflash.pilot.progress import Reporter
@@ -34,6 +34,7 @@ from pgflash.pilot.scenario import Scenario, Variant
 from pgflash.pilot.store import Writer, step_key
 from pgflash.pilot.target import Started, Target
 from pgflash.system import describe_machine
+from pgflash.units import MB
 
 MAX_ROWS = 600  # of a series that is kept
 
@@ -83,8 +84,10 @@ class Runner:
         self.outcome.skipped = sum(len(self._all_steps(scenario)) for scenario in self.scenarios) - len(todo)
         if todo:
             self.check()
-        self.writer.open(self.scenarios)
+        study = self.writer.open(self.scenarios)
         try:
+            for words in restore(study):
+                self.reporter.say(words)
             if todo:
                 self._run(todo)
             else:
@@ -129,7 +132,11 @@ class Runner:
         try:
             self.reporter.say(f"{scenario.name}: {scenario.title}")
             self.reporter.working_on(f"{scenario.name}: making the database", self.clock.left(scenario))
-            target = OwnTarget(scenario, driver, self.base, self.keep) if scenario.own_cluster else ExistingTarget(scenario, driver, work)
+            target = (
+                OwnTarget(scenario, driver, self.base, self.keep)
+                if scenario.own_cluster
+                else ExistingTarget(scenario, driver, work, undo_file(self.writer.folder))
+            )
             began = time.monotonic()
             target.prepare()
             self.reporter.say(f"database of {target.database_bytes // 1048576} MB, made in {time.monotonic() - began:.0f} s")
@@ -229,8 +236,9 @@ class Runner:
             "run",
             **what,
             arm={
-                "name": arm.name, "data": arm.data, "moved": arm.moved, "cache": variant.cache.text if variant.cache else "",
-                "cache_share": _share(variant, target), "extra_memory": arm.extra_memory.text if arm.extra_memory else "",
+                "name": arm.name, "data": arm.data, "moved": arm.moved,
+                "cache": variant.cache.text if variant.cache else "as installed" if arm.enabled == "on" else "",
+                "cache_share": _share(variant, target, started), "enabled": arm.enabled, "extra_memory": arm.extra_memory.text if arm.extra_memory else "",
                 "server": arm.major, "page_cache": arm.page_cache, "tuning": arm.tuning, "settings": arm.settings,
             },
             conditions=started.conditions,
@@ -280,9 +288,14 @@ def undisturbed() -> Iterator[None]:
         raise KeyboardInterrupt
 
 
-def _share(variant: Variant, target: Target) -> float:
+def _share(variant: Variant, target: Target, started: Started) -> float:
     """Of the database."""
-    return round(variant.cache.of(target.database_bytes) / target.database_bytes, 4) if variant.cache and target.database_bytes else 0.0
+    size = 0
+    if variant.cache is not None:
+        size = variant.cache.of(target.database_bytes)
+    elif variant.arm.enabled == "on":
+        size = int(started.conditions["flash_mb"]) * MB
+    return round(size / target.database_bytes, 4) if target.database_bytes else 0.0
 
 
 def _rotated(variants: tuple[Variant, ...], repetition: int) -> list[Variant]:

@@ -121,6 +121,7 @@ class Arm:
     major: int = 15
     page_cache: str = "limited"
     tuning: str = "none"
+    enabled: str = ""  # on, off: the cache that an existing server has; empty: as it is
     settings: dict[str, str] = field(default_factory=dict)
 
 
@@ -428,12 +429,19 @@ def _arm(table: Table, sizes: tuple[Size, ...], server: Server) -> Arm:
         major=table.integer("server", MAJORS[0], MAJORS[-1], server.major),
         page_cache=table.choice("page_cache", ("limited", "free"), "limited"),
         tuning=table.choice("tuning", TUNING, "none"),
+        enabled=table.choice("enabled", ("on", "off"), ""),
         settings=table.settings("settings"),
     )
     if "hottest" in table.values and arm.moved != "hottest":
         table.fault("hottest", 'has no meaning without moved = "hottest"')
     if arm.data == "flash" and arm.moved != "none":
         table.fault("moved", 'excludes data = "flash", where everything is on flash already; allowed there: none')
+    if arm.enabled and arm.cache:
+        table.fault("cache", "and enabled exclude each other: enabled takes the cache that the server has, at its size")
+    if arm.enabled and not server.dsn:
+        table.fault(
+            "enabled", "switches the cache of an existing server, and needs server.dsn; for a cluster of the study's own there is cache"
+        )
     if arm.tuning != "none" and arm.data == "flash":
         table.fault("tuning", 'is about the disk; it excludes data = "flash"; allowed there: none')
     table.done()
@@ -491,6 +499,10 @@ def _check_together(scenario: Scenario, faults: list[str], stored: bool) -> None
             needed["restart"] = f"{where} needs a restart"
         if arm.settings:
             needed["settings"] = f"{where} changes settings"
+        if arm.enabled:
+            needed["settings"] = f"{where} switches the cache {arm.enabled}"
+            if any(other.cache for other in scenario.arms):
+                faults.append(f"{where}: enabled takes the cache at its size; with arms that have sizes of cache it makes no sense")
     if "restart" in needed:
         needed["settings"] = "arms with a cache or more memory change settings"
         if not scenario.server.restart_command:

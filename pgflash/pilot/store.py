@@ -1,8 +1,9 @@
 """A study's folder: the scenarios it runs and, line by line as they come, its results.
 
     FOLDER/scenarios/NAME.toml   as they were when the study began
-    FOLDER/runs.jsonl            one JSON object a line: kind is study, warmup, run, or failed
+    FOLDER/runs.jsonl            one JSON object a line: kind is study, warmup, run, check, or failed
     FOLDER/report.html, .md      made from these by `pgflash pilot report`
+    FOLDER/undo.json             while an existing server is changed: how to put it back (existing.py)
 
 A line is on disk before the next step begins. What an interruption cut short is the last line at most: it is dropped when
 the study is opened again, and its step is repeated.

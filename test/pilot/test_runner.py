@@ -138,7 +138,7 @@ def test_lines_say_what_was_measured(tmp_path: Path, minimal: Scenario, monkeypa
     assert [line["kind"] for line in lines[:4]] == ["study", "warmup", "run", "run"]
     run_line = next(line for line in lines if line["kind"] == "run" and line["variant"] == "cache@20%")
     assert run_line["arm"] == {
-        "name": "cache", "data": "disk", "moved": "none", "cache": "20%", "cache_share": 0.2, "extra_memory": "", "server": 15,
+        "name": "cache", "data": "disk", "moved": "none", "cache": "20%", "cache_share": 0.2, "enabled": "", "extra_memory": "", "server": 15,
         "page_cache": "limited", "tuning": "none", "settings": {},
     }  # fmt: skip
     assert (run_line["tps"], run_line["average_ms"], run_line["percentiles"]["p95"]) == (100.0, 20.0, 30.0)

@@ -130,6 +130,23 @@ def test_an_existing_server_has_one_disk_and_one_version() -> None:
     ]
 
 
+def test_the_cache_of_an_existing_server_is_an_arm(tmp_path: Path) -> None:
+    (tmp_path / "mine.sql").write_text("SELECT 1;")
+    load = '[load]\nkind = "script"\nwrites = false\nscript = "mine.sql"\n'
+    arms = '[[arm]]\nname = "off"\nenabled = "off"\n[[arm]]\nname = "on"\nenabled = "on"\n'
+    text = f'[server]\ndsn = "host=db"\nallow = ["settings"]\n{load}{arms}'
+    assert [arm.enabled for arm in parse_scenario(text, "test", tmp_path).arms] == ["off", "on"]
+    found = faults(EXISTING.replace("dsn", 'allow = ["database", "write"]\ndsn') + arms)
+    assert found == [
+        'server.allow: arm on switches the cache on; to allow it, add "settings" (allowed: database, write, settings, restart, objects,'
+        " drop-caches)"
+    ]
+    assert faults(MINIMAL + '[[arm]]\nname = "on"\nenabled = "on"\n') == [
+        "arm[3].enabled: switches the cache of an existing server, and needs server.dsn; for a cluster of the study's own there is cache"
+    ]
+    assert "arm[1].enabled: True is not known; allowed: on, off" in faults(EXISTING + '[[arm]]\nname = "on"\nenabled = true\n')
+
+
 def test_a_script_on_an_existing_server_needs_no_allowance(tmp_path: Path) -> None:
     (tmp_path / "mine.sql").write_text("SELECT 1;")
     text = '[server]\ndsn = "host=db"\n[load]\nkind = "script"\nwrites = false\nscript = "mine.sql"\n[[arm]]\nname = "as-it-is"\n'

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from pgflash.pilot.loads.tpcc import built
+from pgflash.pilot.report import make
 from pgflash.pilot.store import open_study, read_lines, step_key
 
 from .servers import Server, bin_folder, is_root, needs_server, reachable
@@ -190,8 +191,8 @@ def existing(server: Server, allow: str = "[]", more: str = "") -> str:
     return f'[server]\ndsn = "{server.dsn}"\nallow = {allow}\n{more}'
 
 
-def script(folder: Path) -> str:
-    (folder / "mine.sql").write_text("\\set id random(1, 1000)\nSELECT filler FROM mine WHERE id = :id;\n")
+def script(folder: Path, rows: int = 1000) -> str:
+    (folder / "mine.sql").write_text(f"\\set id random(1, {rows})\nSELECT filler FROM mine WHERE id = :id;\n")
     return 'kind = "script"\nscript = "mine.sql"\nwrites = false\nclients = [2]\nsample = 1.0'
 
 
@@ -236,6 +237,82 @@ def test_an_existing_server_is_put_back_as_it_was(place: Path, server: Server) -
 def test_a_database_of_its_own_on_an_existing_server(place: Path, server: Server) -> None:
     before = state(server)
     path = scenario(place, READ, '[[arm]]\nname = "as-it-is"\n', server=existing(server, '["database"]'))
+    status, events = run(path, place / "study")
+    assert status == 0, events
+    assert state(server) == before
+
+
+ON_AND_OFF = '[[arm]]\nname = "off"\nenabled = "off"\n[[arm]]\nname = "on"\nenabled = "on"\n'
+
+
+def killed_after_a_run(path: Path, study: Path) -> None:
+    with subprocess.Popen(command(path, study, "--repetitions", "2"), stdout=subprocess.PIPE, text=True, cwd=path.parent) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if json.loads(line)["event"] == "run":
+                process.kill()
+                break
+    assert process.returncode == -signal.SIGKILL
+
+
+def test_the_cache_of_an_existing_server_off_and_on(place: Path, server: Server) -> None:
+    """Killed twice on the way; what it had changed is put back by the command for it, and by the next run."""
+    server.sql(
+        "CREATE TABLE mine AS SELECT id, repeat('x', 500) AS filler FROM generate_series(1, 20000) id", "CREATE INDEX mine_id ON mine (id)"
+    )
+    server.sql("ALTER SYSTEM SET work_mem = '5MB'")
+    before, study = state(server), place / "study"
+    path = scenario(place, script(place, 20000), ON_AND_OFF, server=existing(server, '["settings"]'))
+
+    killed_after_a_run(path, study)
+    assert server.sql("SHOW pg_flashcache.enabled") == "off"
+    assert state(server) != before
+    done = subprocess.run(
+        [sys.executable, "-m", "pgflash", "pilot", "restore", str(study), "--json"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, len(json.loads(done.stdout)["restored"])) == (0, 1), done.stderr
+    assert (state(server), server.sql("SHOW pg_flashcache.enabled")) == (before, "on")
+
+    killed_after_a_run(path, study)
+    assert state(server) != before
+    events = []
+    with subprocess.Popen(command(path, study, "--repetitions", "2"), stdout=subprocess.PIPE, text=True, cwd=place) as process:
+        assert process.stdout is not None
+        events = [json.loads(line) for line in process.stdout]
+    assert process.returncode == 0, events
+    assert sum("put back as it was" in event.get("text", "") for event in events) == 1
+    assert (state(server), server.sql("SHOW pg_flashcache.enabled")) == (before, "on")
+    assert not (study / "undo.json").exists()
+
+    runs = open_study(study).runs
+    assert [line["variant"] for line in runs] == ["off", "on", "on", "off"]
+    for line in runs:
+        on = line["variant"] == "on"
+        assert (line["arm"]["cache"], line["arm"]["enabled"]) == ("as installed" if on else "", line["variant"])
+        assert line["conditions"]["flash_mb"] == (1 if on else 0)
+        looked = {name: line["counters"][f"cache.{name}"] for name in ("hits", "misses", "os_cache_hits")}
+        assert (sum(looked.values()) > 0) == on, looked
+    (advice,) = make([open_study(study)]).advice
+    assert advice.verdict != "unclear", "off is held against on"
+
+
+def test_a_role_that_may_not_switch_the_cache_is_told_before(place: Path, server: Server) -> None:
+    server.sql(
+        "CREATE TABLE mine AS SELECT id, repeat('x', 500) AS filler FROM generate_series(1, 1000) id", "CREATE ROLE weak LOGIN",
+        "GRANT pg_read_all_stats TO weak", "GRANT SELECT ON mine TO weak",
+    )  # fmt: skip
+    path = scenario(place, script(place), ON_AND_OFF, server=existing(server, '["settings"]').replace("user=postgres", "user=weak"))
+    before = state(server)
+    status, events = run(path, place / "study")
+    assert (status, events[-1]["kind"]) == (3, "machine"), events
+    assert events[-1]["message"].startswith("weak may not switch the cache of this server")
+    assert events[-1]["hint"] == "connect as a superuser"
+    assert state(server) == before
+
+    server.sql(
+        "GRANT ALTER SYSTEM ON PARAMETER pg_flashcache.enabled TO weak", "GRANT EXECUTE ON FUNCTION pg_reload_conf() TO weak",
+        "GRANT SELECT ON pg_file_settings TO weak", "GRANT EXECUTE ON FUNCTION pg_show_all_file_settings() TO weak",
+    )  # fmt: skip
     status, events = run(path, place / "study")
     assert status == 0, events
     assert state(server) == before

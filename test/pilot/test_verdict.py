@@ -294,3 +294,18 @@ def test_years_of_the_drive(scenario: Scenario) -> None:
     assert assumed is not None
     assert "(assumed: give yours with --endurance)" in assumed.findings[0]
     assert (show_years(drive.years(0)), show_years(0.25)) == ("more than 100", "0.25")
+
+
+# --- an existing server ---
+
+
+def test_a_cache_that_is_there_is_judged_off_against_on(scenario: Scenario) -> None:
+    there = replace(scenario, server=replace(scenario.server, dsn="host=db"))
+    off = made_up("off", 40.0, enabled="off")
+    advice = advise(there, measured(off, made_up("on", 4.0, share=0.2, cache="as installed", enabled="on")), "study")
+    assert (advice.verdict, advice.lab) == ("buy", "")
+    assert advice.headline == "The flash cache pays, 20 GB (20% of the database): 10 times faster, 40 ms to 4 ms."
+    advice = advise(there, measured(off, made_up("on", 39.0, share=0.2, cache="as installed", enabled="on")), "study")
+    assert advice.headline == "The flash cache does not pay: at best it answered 1.03 times as fast as the disk alone."
+    advice = advise(there, measured(made_up("as-it-is", 4.0, share=0.2, cache="")), "study")
+    assert advice.headline == "There is no run on the disk alone to compare with.", "a server as it is, with its cache on"

@@ -32,6 +32,8 @@ IN_THE_LAB = {
     "Whether a flash cache pays": "In the lab, whether a flash cache pays",
     "Use flash that is there; hardly worth buying.": "Hardly worth buying.",
 }
+# Of a cache that the server has.
+IN_PLACE = {"Buy flash as a cache": "The flash cache pays", "Do not buy flash for a cache": "The flash cache does not pay"}
 WHOLE = 0.9  # of the database: a cache so large could as well hold the data
 
 
@@ -42,6 +44,9 @@ def advise(scenario: Scenario, points: list[Point], folder: str = "STUDY") -> Ad
     advice.lab = evidence.lab(scenario, points)
     if advice.lab:
         for here, there in IN_THE_LAB.items():
+            advice.headline = advice.headline.replace(here, there, 1)
+    elif any(point.arm.get("enabled") for point in points):
+        for here, there in IN_PLACE.items():
             advice.headline = advice.headline.replace(here, there, 1)
     return advice
 

@@ -20,7 +20,8 @@ def usual(point: Point) -> bool:
 
 
 def cached(point: Point) -> bool:
-    return bool(point.arm["cache"])
+    """Whether the study set it up, or the server had it."""
+    return bool(point.arm["cache"]) or point.cache_mb > 0
 
 
 def base_major(points: list[Point]) -> int:
