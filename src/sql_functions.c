@@ -364,8 +364,8 @@ check_scrub_possible(void)
 			 errmsg("the flash cache cannot be erased while it is %s%s%s", fc_state_name(state),
 					reason[0] ? ": " : "", reason),
 			 errhint(state == FC_STATE_STARTING ? "Try again in a moment." :
-					 state == FC_STATE_OFF ? "Call pg_flashcache_enable() first, or stop the server and remove the file." :
-					 "The server does not have the file open; remove it, or clear the device.")));
+					 state == FC_STATE_OFF ? "Call pg_flashcache_enable() first." :
+					 "The server does not have the file open, so it cannot erase it.")));
 }
 
 Datum

@@ -467,7 +467,7 @@ look_at(int folder, const char *name, const char *path, bool *found, struct stat
 		return fc_store_fail(error, "Name a block device, or a file on local flash.",
 							 "\"%s\" is a regular file in /dev, which is kept in memory", path);
 	if (!*found && (was_device(path) || fc_place_in_dev(folder)))
-		return fc_store_fail(error, "Check that the device is attached, and its name (lsblk).",
+		return fc_store_fail(error, DEVICE_HINT,
 							 "block device \"%s\" does not exist", path);
 	return true;
 }

@@ -57,7 +57,12 @@ fc_store_fail(FcStoreError *error, const char *hint, const char *fmt,...)
 static bool
 cannot_be_found(const Walk *walk, FcStoreError *error)
 {
-	return fc_store_fail(error, "Create the folder on local flash, owned by the server's user.",
+	int			why = errno;
+	bool		in_dev = walk->fd >= 0 && fc_place_in_dev(walk->fd);
+
+	errno = why;
+	return fc_store_fail(error, in_dev ? DEVICE_HINT :
+						 "Create the folder on local flash, owned by the server's user.",
 						 "folder of \"%s\" cannot be found: %m", walk->path);
 }
 

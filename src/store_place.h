@@ -17,6 +17,9 @@
 
 #include "store.h"
 
+/* Where there is no such device. */
+#define DEVICE_HINT "Check that the device is attached, and its name (lsblk)."
+
 /* Fills in a message, with errno for %m, and a hint; returns false. */
 extern bool fc_store_fail(FcStoreError *error, const char *hint, const char *fmt,...) pg_attribute_printf(3, 4);
 

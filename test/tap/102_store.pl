@@ -253,6 +253,11 @@ fc_is_refused(
 	'a device that is not there',
 	$mistyped, qq{block device "$mistyped" does not exist},
 	'Check that the device is attached, and its name (lsblk).');
+fc_is_refused(
+	$node,
+	'a folder of devices that is not there',
+	"$mistyped/flash", qq{folder of "$mistyped/flash" cannot be found: No such file or directory},
+	'Check that the device is attached, and its name (lsblk).');
 ok(!-e $mistyped, 'a device that is not there: no file was made in its place');
 SKIP:
 {

@@ -4,6 +4,7 @@
 use strict;
 use warnings;
 
+use Fcntl qw(:flock);
 use FindBin;
 use lib "$FindBin::RealBin/../lib";
 use FlashCache;
@@ -315,8 +316,16 @@ ok(1, 'write hung: a fast shutdown');
 	my %moved = fc_delta($node, sub { fc_evict($node, 't'); $node->safe_psql('postgres', $read) }, 'hits', 'inserts', 'read_errors');
 	is_deeply(\%moved, { hits => 0, inserts => 0, read_errors => 0 }, 'slow: neither hits nor fills');
 	$node->safe_psql('postgres', q{UPDATE t SET v = v WHERE id = 5; CHECKPOINT});
-	my ($rc, undef, $stderr) = $node->psql('postgres', 'SELECT pg_flashcache_enable()');
+	# A new writer locks the file, as the one before it had.
+	my $writer = $node->safe_psql('postgres', 'SELECT writer_pid FROM pg_stat_flashcache');
+	kill 'TERM', $writer;
+	$node->poll_query_until('postgres', "SELECT writer_pid <> $writer FROM pg_stat_flashcache") or die;
+	my ($rc, undef, $stderr);
+	do { ($rc, undef, $stderr) = $node->psql('postgres', 'SELECT pg_flashcache_enable()') } while $stderr =~ /writer is not running/;
 	like($stderr, qr/ERROR:  pg_flashcache could not be enabled: flash is slower than the disk/, 'slow: not enabled while it is');
+	open(my $other, '<', fc_flash_file($node)) or die $!;
+	ok(!flock($other, LOCK_EX | LOCK_NB), 'slow: a new writer has the file locked');
+	close $other;
 
 	# It is to be used whatever it takes: nobody waits for the next probe, which here would never come.
 	fc_failpoint($node, 'probe_due', 'error');

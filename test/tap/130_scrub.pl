@@ -466,6 +466,9 @@ foreach my $point ('scrub_taken', 'scrub_written')
 	like($taken, qr/ERROR:  the flash cache cannot be erased while it is off: "\Q$file\E" no longer begins with what the server wrote there\n/,
 		'active, another header: refused');
 	ok(slurp_file($file) eq $before, 'active, another header: nothing was written');
+	($code, undef, $taken) = $node->psql('postgres', 'SELECT pg_flashcache_enable()');
+	like($taken, qr/"\Q$file\E" holds something that is not a flash cache\nHINT:  It was the cache's file until somebody wrote to it\. Remove it/,
+		q{active, another header: nor is it opened, but it is known as the cache's});
 	write_at(0, $header);
 	is($node->safe_psql('postgres', 'SELECT pg_flashcache_enable()'), 't', 'active, its header is back: enabled');
 
