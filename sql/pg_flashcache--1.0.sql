@@ -5,6 +5,7 @@
 CREATE FUNCTION pg_flashcache_stat(
 	OUT state text,
 	OUT reason text,
+	OUT verdict text,
 	OUT state_since timestamptz,
 	OUT next_probe timestamptz,
 	OUT attached_by text,

@@ -173,6 +173,9 @@ extern void fc_cache_fill_start(void);
  */
 extern bool fc_cache_try_flash(FcStoreError *error);
 
+/* Mean times of requests to flash and to the disk; 0 while too few are known. */
+extern void fc_cache_pace(uint64 *flash_ns, uint64 *disk_ns);
+
 /*
  * Is flash slower than the disk?  By what all processes have seen, and with
  * a sentence that says so.

@@ -88,6 +88,15 @@ fc_cache_disk_slowed(void)
 	return pg_atomic_read_u32(&fc_cache->pace_disk) / 2 > disk_then;
 }
 
+void
+fc_cache_pace(uint64 *flash_ns, uint64 *disk_ns)
+{
+	bool		known = pg_atomic_read_u32(&fc_cache->pace_disk_samples) >= DISK_MEMORY;
+
+	*flash_ns = pg_atomic_read_u32(&fc_cache->pace_flash);
+	*disk_ns = known ? pg_atomic_read_u32(&fc_cache->pace_disk) : 0;
+}
+
 bool
 fc_cache_slower_than_disk(char *reason, size_t len)
 {

@@ -251,3 +251,21 @@ fc_policy_probe_interval(uint64_t asked, uint64_t found)
 {
 	return found * 100 < asked ? FC_PROBE_SPARSE : 1;
 }
+
+const char *
+fc_policy_verdict(const FcRecent *recent)
+{
+	uint64_t	wanted = recent->hits + recent->misses;
+
+	if (!recent->writer)
+		return "no writer";
+	if (wanted < FC_VERDICT_READS)
+		return "no reads";
+	if (!recent->worth_filling || recent->os_cache_hits * 2 > wanted)
+		return "the page cache answers";
+	if (recent->flash_ns != 0 && recent->disk_ns != 0 && recent->flash_ns >= recent->disk_ns)
+		return "flash is not faster";
+	if (recent->hits * 20 >= wanted)
+		return "useful";
+	return recent->filling ? "filling" : "few hits";
+}

@@ -199,6 +199,26 @@ typedef struct FcWarnings
  */
 extern bool fc_policy_warn(FcWarnings *warnings, const char *reason, uint64_t now_ns);
 
+/* ---- is the cache of use? ---- */
+
+#define FC_VERDICT_READS 64		/* pages that a verdict is based on, at least */
+
+/* What happened lately; times in ns, 0 where not known. */
+typedef struct FcRecent
+{
+	bool		writer;			/* does it run? */
+	bool		worth_filling;
+	bool		filling;		/* slots are still free */
+	uint64_t	hits;
+	uint64_t	misses;
+	uint64_t	os_cache_hits;	/* among the misses */
+	uint64_t	flash_ns;		/* mean request to flash */
+	uint64_t	disk_ns;
+} FcRecent;
+
+/* In a few words; docs/views.md lists them. */
+extern const char *fc_policy_verdict(const FcRecent *recent);
+
 /* ---- page-cache probe ---- */
 
 #define FC_PROBE_WINDOW 1024	/* answers a verdict is based on */

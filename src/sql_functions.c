@@ -37,7 +37,7 @@
 #include "utils/tuplestore.h"
 #include "writer.h"
 
-#define STAT_COLUMNS 48
+#define STAT_COLUMNS 49
 
 FC_EXPORT Datum fc_stat(PG_FUNCTION_ARGS);
 FC_EXPORT Datum fc_session_stat(PG_FUNCTION_ARGS);
@@ -120,6 +120,8 @@ check_columns(FunctionCallInfo fcinfo, const Row *row, TupleDesc tupdesc)
 static void
 add(Row *row, Oid type, Datum value, bool isnull)
 {
+	if (row->n == STAT_COLUMNS)
+		elog(ERROR, "too many columns");
 	row->types[row->n] = type;
 	row->values[row->n] = value;
 	row->nulls[row->n++] = isnull;
@@ -210,6 +212,7 @@ fc_stat(PG_FUNCTION_ARGS)
 	if (fc_cache_state() == FC_STATE_STARTING && writer_pid == 0)
 		strlcpy(reason, "the background process \"pg_flashcache writer\" does not run", sizeof(reason));
 	add_text(&row, reason[0] ? reason : NULL);
+	add_text(&row, fc_writer_verdict());
 	add_time(&row, since);
 	add_time(&row, fc_writer_next_probe());
 	add_text(&row, fc_attach_way_name());

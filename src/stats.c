@@ -108,6 +108,17 @@ fc_stats_total(FcCounter counter)
 	return sum;
 }
 
+uint64
+fc_stats_since(FcCounter counter, uint64 earlier)
+{
+	uint64		base;
+
+	SpinLockAcquire(&fc_stats->lock);
+	base = fc_stats->base[counter];
+	SpinLockRelease(&fc_stats->lock);
+	return fc_stats_total(counter) - ((int64) (base - earlier) > 0 ? base : earlier);
+}
+
 void
 fc_stats_session(FcReads *reads)
 {

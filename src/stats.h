@@ -173,6 +173,9 @@ fc_stats_process(FcReads *reads)
 extern uint64 fc_stats_total(FcCounter counter);
 extern void fc_stats_reset(void);
 
+/* By how much a sum has grown since it was `earlier`, or since the last reset if that is later. */
+extern uint64 fc_stats_since(FcCounter counter, uint64 earlier);
+
 /* ---- stats_kind.c ---- */
 
 /* Tells the server, while it loads its libraries, what is to be kept. */

@@ -64,8 +64,16 @@
 #define MAX_LATER 4096			/* frames to be looked at again */
 #define QUIET_NS UINT64CONST(600000000000)	/* ten minutes without trouble end a series */
 
+/* What a verdict on the last ten minutes is drawn from: some sums as they stood, once a minute. */
+#define SAMPLES 10
+#define SAMPLE_NS UINT64CONST(60000000000)
+
+static const FcCounter sampled[] = {FC_HITS, FC_MISSES, FC_OS_CACHE_HITS};
+
 typedef struct WriterShared
 {
+	pg_atomic_uint64 sample[SAMPLES][lengthof(sampled)];
+	pg_atomic_uint32 next_sample;	/* the oldest one */
 	pg_atomic_uint32 asked;		/* requests to enable; the latch orders them */
 	pg_atomic_uint32 answered;	/* the condition variable orders it */
 	ConditionVariable answer;
@@ -111,6 +119,10 @@ fc_writer_shmem_init(void)
 	bool		found;
 
 	shared = ShmemInitStruct("pg_flashcache writer", sizeof(WriterShared), &found);
+	for (int i = 0; i < SAMPLES; i++)
+		for (int j = 0; j < lengthof(sampled); j++)
+			pg_atomic_init_u64(&shared->sample[i][j], FC_STATS_START);
+	pg_atomic_init_u32(&shared->next_sample, 0);
 	pg_atomic_init_u32(&shared->asked, FC_START_32);
 	pg_atomic_init_u32(&shared->answered, FC_START_32);
 	ConditionVariableInit(&shared->answer);
@@ -484,6 +496,48 @@ fc_writer_enable(void)
 	return true;
 }
 
+/* ---- the verdict ---- */
+
+static void
+take_sample(void)
+{
+	static uint64 taken_at = 0;
+	uint32		next = pg_atomic_read_u32(&shared->next_sample);
+	uint64		now = fc_now_ns();
+
+	if (taken_at == 0)
+		taken_at = now;
+	if (now - taken_at < SAMPLE_NS)
+		return;
+	taken_at = now;
+	for (int j = 0; j < lengthof(sampled); j++)
+		pg_atomic_write_u64(&shared->sample[next][j], fc_stats_total(sampled[j]));
+	pg_atomic_write_u32(&shared->next_sample, (next + 1) % SAMPLES);
+}
+
+/* The oldest sample may be exchanged for a new one meanwhile: then it is a shorter while that is judged. */
+const char *
+fc_writer_verdict(void)
+{
+	uint32		oldest;
+	uint64		moved[lengthof(sampled)];
+	FcRecent	recent;
+
+	if (shared == NULL || fc_cache_state() != FC_STATE_ACTIVE)
+		return NULL;
+	oldest = pg_atomic_read_u32(&shared->next_sample);
+	for (int j = 0; j < lengthof(sampled); j++)
+		moved[j] = fc_stats_since(sampled[j], pg_atomic_read_u64(&shared->sample[oldest][j]));
+	recent.writer = shared->proc != NULL;
+	recent.worth_filling = fc_cache_worth_filling();
+	recent.filling = fc_directory_used() < fc_directory_slots() / 100 * FC_FILL_PERCENT;
+	recent.hits = moved[0];
+	recent.misses = moved[1];
+	recent.os_cache_hits = moved[2];
+	fc_cache_pace(&recent.flash_ns, &recent.disk_ns);
+	return fc_policy_verdict(&recent);
+}
+
 TimestampTz
 fc_writer_next_probe(void)
 {
@@ -661,6 +715,7 @@ fc_writer_run(FcSelfTest test)
 			ProcessConfigFile(PGC_SIGHUP);
 		}
 		run_state();
+		take_sample();
 		warn_wrong_content();
 		scrubbing = fc_writer_scrub_run();
 		if (fc_cache_state() == FC_STATE_ACTIVE)

@@ -35,6 +35,9 @@ extern void fc_writer_run(FcSelfTest self_test);
  */
 extern bool fc_writer_enable(void);
 
+/* Of what use the cache was in the last ten minutes; NULL if it is not active. */
+extern const char *fc_writer_verdict(void);
+
 /* When the writer tries by itself to bring the cache back; 0 if it has no reason to. */
 extern TimestampTz fc_writer_next_probe(void);
 

@@ -36,6 +36,7 @@ sub next_writer
 	my $pid = $node->safe_psql('postgres', 'SELECT writer_pid FROM pg_stat_flashcache');
 
 	kill $signal, $pid;
+	$node->poll_query_until('postgres', q{SELECT verdict = 'no writer' FROM pg_stat_flashcache}) or die 'it has a writer';
 	$node->poll_query_until('postgres', "SELECT writer_pid <> $pid FROM pg_stat_flashcache") or die 'no writer came back';
 	return $node->safe_psql('postgres', 'SELECT state FROM pg_stat_flashcache');
 }

@@ -345,6 +345,42 @@ warnings(void)
 	check(fc_policy_warn(&w, "cause A", now + FC_CAUSES), "warn: the first was forgotten");
 }
 
+static void
+test_verdict(void)
+{
+	FcRecent	recent = {.writer = true, .worth_filling = true, .hits = 50, .misses = 50};
+
+#define IS(text) (strcmp(fc_policy_verdict(&recent), text) == 0)
+	check(IS("useful"), "verdict: half of the pages are hits");
+	recent.hits = 5;
+	recent.misses = 95;
+	check(IS("useful"), "verdict: one in 20");
+	recent.hits = 4;
+	recent.misses = 96;
+	check(IS("few hits"), "verdict: less than that");
+	recent.filling = true;
+	check(IS("filling"), "verdict: less than that, and free slots");
+	recent.flash_ns = 1000;
+	recent.hits = 50;
+	check(IS("useful"), "verdict: the disk's time is not known");
+	recent.disk_ns = 1000;
+	check(IS("flash is not faster"), "verdict: flash is as slow as the disk");
+	recent.disk_ns = 1001;
+	check(IS("useful"), "verdict: flash is faster");
+	recent.os_cache_hits = 74;
+	check(IS("the page cache answers"), "verdict: more than half are in the page cache");
+	recent.os_cache_hits = 73;
+	check(IS("useful"), "verdict: half are");
+	recent.worth_filling = false;
+	check(IS("the page cache answers"), "verdict: the disk answers as only a page cache does");
+	recent.hits = 31;
+	recent.misses = 32;
+	check(IS("no reads"), "verdict: too few pages");
+	recent.writer = false;
+	check(IS("no writer"), "verdict: no writer");
+#undef IS
+}
+
 int
 main(void)
 {
@@ -358,5 +394,6 @@ main(void)
 	means_and_probe();
 	slow_device();
 	warnings();
+	test_verdict();
 	return done();
 }

@@ -9,6 +9,10 @@ SELECT state, reason, attached_by, slots, used BETWEEN 0 AND slots AS used,
   memory_per_slot = memory_bytes / slots::float8 AS per_slot, stats_reset <= now() AS reset,
   writer_pid > 0 AS writer
 FROM pg_stat_flashcache;
+-- of the time since a reset
+SELECT verdict IS NOT NULL AS verdict FROM pg_stat_flashcache;
+SELECT pg_flashcache_reset_stats();
+SELECT verdict FROM pg_stat_flashcache;
 SELECT obj_description('pg_stat_flashcache'::regclass), obj_description('pg_flashcache_pages'::regclass);
 SELECT obj_description('pg_stat_flashcache_session'::regclass);
 -- each slot once, none beyond the last one, only pages of main forks
