@@ -4,16 +4,31 @@
  *	  Changes of data files that the storage manager does not see.
  *
  * CREATE DATABASE by file copy, DROP DATABASE and ALTER DATABASE SET
- * TABLESPACE copy and remove whole directories (copydir(), rmtree()).  Each
- * kills all entries of the database, before and after:
- *	- on a primary through the utility hook, and for CREATE DATABASE, whose
- *	  OID is not known in advance, through the object access hook, which is
- *	  called before the files are copied;
- *	- in redo by wrapping the resource manager's redo function.
+ * TABLESPACE copy and remove whole directories (copydir(), rmtree()).
  *
  * Why each matters: SET TABLESPACE there and back revives the old tags;
  * CREATE DATABASE ... OID n reuses an OID; copies of a template keep the
  * template's relation file numbers.
+ *
+ * A statement that fails must not cost the database its cache: anybody may
+ * try.  So on a primary nothing is done before the server has checked what it
+ * wants to check, and all entries of the database die
+ *	- CREATE: when its OID is known, before the files are copied (C1, object
+ *	  access hook), and when they are, before anybody else can see the
+ *	  database (C3).
+ *	- DROP: when its files are gone, before the transaction commits (C3); also
+ *	  if it fails, or its process ends, after it has begun.  It has begun when
+ *	  there is a transaction ID: dropdb() makes all its checks, and waits for
+ *	  others to leave the database, before it changes the first catalog, and
+ *	  files after that.
+ *	- SET TABLESPACE: when movedb() commits the new place, with the files
+ *	  there and the database still locked (C3).  It gives the lock back before
+ *	  the utility hook gets control again, so that would be too late: somebody
+ *	  could read there what was read during an earlier stay.
+ * Neither DROP nor SET TABLESPACE needs C1: they hold the database's lock, no
+ * session is in it, and until C3 nobody can read a page of it.
+ *
+ * In redo the resource manager's redo function is wrapped: before and after.
  *
  * Copyright (c) 2026, the pg_flashcache developers
  *
@@ -24,6 +39,7 @@
 #include "../cache.h"
 #include "../failpoint.h"
 #include "access/rmgr.h"
+#include "access/xact.h"
 #include "access/xlog_internal.h"
 #include "access/xlogreader.h"
 #include "attach.h"
@@ -32,11 +48,15 @@
 #include "commands/dbcommands.h"
 #include "commands/dbcommands_xlog.h"
 #include "nodes/parsenodes.h"
+#include "storage/ipc.h"
 #include "tcop/utility.h"
 
 static ProcessUtility_hook_type next_process_utility = NULL;
 static object_access_hook_type next_object_access = NULL;
 static void (*next_dbase_redo) (XLogReaderState *record) = NULL;
+
+/* The database that the DROP DATABASE under way is about, once its owner is known to want it. */
+static Oid	dropping = InvalidOid;
 
 /* C1: the files of the database, if there is one, are about to change. */
 static void
@@ -58,36 +78,93 @@ after_change(Oid db)
 	fc_cache_invalidate_database(db);
 }
 
-/* The database whose files the statement moves or removes, if it does. */
-static const char *
-database_named_by(Node *statement)
+/* Does the statement move a database to another tablespace? */
+static bool
+moves_database(Node *statement)
 {
-	if (IsA(statement, DropdbStmt))
-		return ((DropdbStmt *) statement)->dbname;
-	if (IsA(statement, CreatedbStmt))
-		return ((CreatedbStmt *) statement)->dbname;
-	if (IsA(statement, AlterDatabaseStmt))
-	{
-		ListCell   *lc;
+	ListCell   *lc;
 
-		foreach(lc, ((AlterDatabaseStmt *) statement)->options)
-		{
-			if (strcmp(((DefElem *) lfirst(lc))->defname, "tablespace") == 0)
-				return ((AlterDatabaseStmt *) statement)->dbname;
-		}
+	if (!IsA(statement, AlterDatabaseStmt))
+		return false;
+	foreach(lc, ((AlterDatabaseStmt *) statement)->options)
+	{
+		if (strcmp(((DefElem *) lfirst(lc))->defname, "tablespace") == 0)
+			return true;
 	}
-	return NULL;
+	return false;
+}
+
+/* DROP DATABASE failed, or the process is being ended. */
+static void
+drop_failed(int code, Datum arg)
+{
+	if (TransactionIdIsValid(GetTopTransactionIdIfAny()))
+		after_change(dropping);
+}
+
+/* During ALTER DATABASE SET TABLESPACE: movedb() holds the database's lock, so its name is its own. */
+static void
+move_commits(XactEvent event, void *name)
+{
+	if (event == XACT_EVENT_PRE_COMMIT)
+		after_change(get_database_oid(name, true));
+}
+
+/* A call of the utility hook. */
+typedef struct Utility
+{
+	PlannedStmt *pstmt;
+	const char *query;
+	bool		read_only_tree;
+	ProcessUtilityContext context;
+	ParamListInfo params;
+	QueryEnvironment *environment;
+	DestReceiver *dest;
+	QueryCompletion *qc;
+} Utility;
+
+static void
+call_next(const Utility *u)
+{
+	if (next_process_utility)
+		next_process_utility(u->pstmt, u->query, u->read_only_tree, u->context, u->params, u->environment, u->dest, u->qc);
+	else
+		standard_ProcessUtility(u->pstmt, u->query, u->read_only_tree, u->context, u->params, u->environment, u->dest, u->qc);
 }
 
 static void
-call_next(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
-		  ProcessUtilityContext context, ParamListInfo params,
-		  QueryEnvironment *queryEnv, DestReceiver *dest, QueryCompletion *qc)
+create_database(const Utility *u, const char *name)
 {
-	if (next_process_utility)
-		next_process_utility(pstmt, queryString, readOnlyTree, context, params, queryEnv, dest, qc);
-	else
-		standard_ProcessUtility(pstmt, queryString, readOnlyTree, context, params, queryEnv, dest, qc);
+	call_next(u);				/* C2 */
+	CommandCounterIncrement();	/* now its name can be looked up */
+	after_change(get_database_oid(name, true));
+}
+
+static void
+drop_database(const Utility *u)
+{
+	dropping = InvalidOid;
+	PG_ENSURE_ERROR_CLEANUP(drop_failed, (Datum) 0);
+	{
+		call_next(u);			/* C2 */
+	}
+	PG_END_ENSURE_ERROR_CLEANUP(drop_failed, (Datum) 0);
+	after_change(dropping);
+}
+
+static void
+move_database(const Utility *u, char *name)
+{
+	RegisterXactCallback(move_commits, name);
+	PG_TRY();
+	{
+		call_next(u);			/* C2 */
+	}
+	PG_FINALLY();
+	{
+		UnregisterXactCallback(move_commits, name);
+	}
+	PG_END_TRY();
 }
 
 static void
@@ -95,25 +172,17 @@ fc_process_utility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTre
 				   ProcessUtilityContext context, ParamListInfo params,
 				   QueryEnvironment *queryEnv, DestReceiver *dest, QueryCompletion *qc)
 {
-	const char *dbname = database_named_by(pstmt->utilityStmt);
-	Oid			db = dbname ? get_database_oid(dbname, true) : InvalidOid;
+	Utility		u = {pstmt, queryString, readOnlyTree, context, params, queryEnv, dest, qc};
+	Node	   *statement = pstmt->utilityStmt;
 
-	/* everything else: not even a PG_TRY */
-	if (dbname == NULL)
-	{
-		call_next(pstmt, queryString, readOnlyTree, context, params, queryEnv, dest, qc);
-		return;
-	}
-	before_change(db);
-	PG_TRY();
-	{
-		call_next(pstmt, queryString, readOnlyTree, context, params, queryEnv, dest, qc);	/* C2 */
-	}
-	PG_FINALLY();
-	{
-		after_change(db);
-	}
-	PG_END_TRY();
+	if (IsA(statement, CreatedbStmt))
+		create_database(&u, ((CreatedbStmt *) statement)->dbname);
+	else if (IsA(statement, DropdbStmt))
+		drop_database(&u);
+	else if (moves_database(statement))
+		move_database(&u, ((AlterDatabaseStmt *) statement)->dbname);
+	else
+		call_next(&u);
 }
 
 static void
@@ -121,8 +190,12 @@ fc_object_access(ObjectAccessType access, Oid classId, Oid objectId, int subId, 
 {
 	if (next_object_access)
 		next_object_access(access, classId, objectId, subId, arg);
-	if (classId == DatabaseRelationId && (access == OAT_POST_CREATE || access == OAT_DROP))
+	if (classId != DatabaseRelationId)
+		return;
+	if (access == OAT_POST_CREATE)
 		before_change(objectId);
+	else if (access == OAT_DROP)
+		dropping = objectId;
 }
 
 static void

@@ -2,11 +2,15 @@
 # A database moves to another tablespace and back, and its rows change on the way.
 #
 # ALTER DATABASE SET TABLESPACE copies and removes directories; the storage manager sees nothing of it, and file numbers
-# stay. So on the way back every tag of the first stay is in use again, over other content. On a primary the utility
-# hook tells the cache, on a standby the wrapped redo of the resource manager does.
+# stay. So on the way back every tag of the first stay is in use again, over other content. On a primary the commit of the
+# move tells the cache, on a standby the wrapped redo of the resource manager does.
+#
+# Then all the ways in which such a statement fails: none may cost the database a page. And a DROP DATABASE whose process is
+# ended in the middle.
 #
 # Fails without: the utility hook in fc_attach_events (primary: pages left behind, old rows and verify_failures); the
-# wrapped redo there (the same on the standby).
+# wrapped redo there (the same on the standby); move_commits in attach/events.c (the same, and "the database is still locked");
+# drop_failed there ("ended in the middle"). With an invalidation before the server's checks: each of "costs nothing".
 
 use strict;
 use warnings;
@@ -78,6 +82,86 @@ fc_rewrite_rows($primary, 'd', 't', 'v3');
 fc_warm($primary, $standby, 'd', 't');
 move('pg_default', 'b');
 stay('b', 'v3');
+
+# ---- statements that change nothing ----
+
+my $session = $primary->background_psql('d');
+$primary->safe_psql('postgres', 'CREATE ROLE stranger; CREATE ROLE maker CREATEDB; GRANT CREATE ON TABLESPACE b TO stranger');
+$primary->safe_psql('postgres', 'ALTER DATABASE d CONNECTION LIMIT 50; CHECKPOINT');
+
+sub costs_nothing
+{
+	my ($statements, $error) = @_;
+	my $of_d = 'SELECT count(*) FROM pg_flashcache_pages WHERE reldatabase = ' . $seen{b}{t}{db};
+	my $on_flash = $primary->safe_psql('postgres', $of_d);
+	my $output;
+	my %moved = fc_delta($primary, sub { (undef, undef, $output) = $primary->psql('postgres', $statements) }, 'eviction_invalidated');
+
+	cmp_ok($on_flash, '>', $pages, "$statements: much of the database is in flash");
+	like($output, $error, "$statements: fails");
+	is($primary->safe_psql('postgres', $of_d), $on_flash, "$statements: costs nothing");
+	is($moved{eviction_invalidated}, 0, "$statements: nor any other database");
+	return;
+}
+
+my $read_only = 'SET default_transaction_read_only = on';
+my $soon = "SET statement_timeout = '200ms'";
+my $late = qr/canceling statement due to statement timeout|being accessed by other users/;
+costs_nothing('CREATE DATABASE d', qr/already exists/);
+costs_nothing("SET ROLE maker; CREATE DATABASE d", qr/already exists/);
+costs_nothing("SET ROLE stranger; CREATE DATABASE d", qr/permission denied/);
+costs_nothing("$read_only; CREATE DATABASE d", qr/read-only transaction/);
+costs_nothing("SET ROLE stranger; DROP DATABASE d", qr/must be owner/);
+costs_nothing('BEGIN; DROP DATABASE d', qr/transaction block/);
+costs_nothing(q{DO 'BEGIN DROP DATABASE d; END'}, qr/cannot be executed from a function|transaction block/);
+costs_nothing("$read_only; DROP DATABASE d", qr/read-only transaction/);
+costs_nothing("$soon; DROP DATABASE d", $late);
+costs_nothing('DROP DATABASE template1', qr/template database/);
+costs_nothing('DROP DATABASE postgres', qr/currently open database/);
+costs_nothing("SET ROLE stranger; ALTER DATABASE d SET TABLESPACE b", qr/must be owner/);
+costs_nothing('BEGIN; ALTER DATABASE d SET TABLESPACE pg_default', qr/transaction block/);
+costs_nothing("$read_only; ALTER DATABASE d SET TABLESPACE pg_default", qr/read-only transaction/);
+costs_nothing("$soon; ALTER DATABASE d SET TABLESPACE pg_default", $late);
+costs_nothing('ALTER DATABASE d SET TABLESPACE nowhere', qr/does not exist/);
+costs_nothing('ALTER DATABASE d SET TABLESPACE b', qr/^$/);
+costs_nothing('ALTER DATABASE d CONNECTION LIMIT 51', qr/^$/);
+$session->quit;
+
+# ---- a move back, seen by those who wait to read ----
+
+$primary->safe_psql('postgres', 'CREATE DATABASE other');
+my $control = fc_control($primary);
+fc_failpoint($control, 'database_after', 'pause');
+my $mover = $primary->background_psql('other');
+$mover->query_until(qr/begun/, "\\echo begun\nALTER DATABASE d SET TABLESPACE pg_default;\n");
+fc_failpoint_wait($control, 'database_after');
+is( $control->query_safe(
+		"SELECT count(*) FROM pg_locks WHERE classid = 'pg_database'::regclass AND objid = $seen{b}{t}{db} "
+		  . q{AND mode = 'AccessExclusiveLock' AND granted}),
+	1, 'the cache is told while the database is still locked');
+fc_failpoint($control, 'database_after', 'off');
+$mover->quit;
+fc_replayed($primary, $standby);
+fc_is_gone($primary, $seen{b}{$_}, "moved back: no page of $_ is left") foreach 't', 't_pkey';
+stay('pg_default', 'v3');
+
+# ---- ended in the middle ----
+
+# DROP DATABASE waits for a checkpoint when the buffers are gone and the files are not; it stands still at the first page.
+fc_is_warm($primary, $seen{pg_default}{t}, $pages, 'before it is dropped its pages are in flash');
+$primary->safe_psql('postgres', 'CREATE TABLE dirty AS SELECT 1');
+fc_failpoint($control, 'write_after_md', 'pause');
+my $dropper = $primary->background_psql('other', on_error_stop => 0);
+my $pid = $dropper->query_safe('SELECT pg_backend_pid()');
+$dropper->query_until(qr/begun/, "\\echo begun\nDROP DATABASE d;\n");
+fc_failpoint_wait($control, 'write_after_md');
+$control->query_safe("SELECT pg_terminate_backend($pid, 60000)");
+fc_failpoint($control, 'write_after_md', 'off');
+$control->quit;
+fc_is_gone($primary, $seen{pg_default}{$_}, "ended in the middle: no page of $_ is left") foreach 't', 't_pkey';
+$dropper->{run}->finish;
+$primary->safe_psql('postgres', 'DROP DATABASE d');
+fc_replayed($primary, $standby);
 
 fc_is_quiet($primary, $standby);
 $standby->stop;

@@ -6,8 +6,7 @@
 # both orders. Last, a creation fails half-way: what it had copied by then was in flash, and nothing names it any more.
 #
 # Fails without: fc_attach_events (pages left behind by DROP DATABASE; old rows and verify_failures after CREATE DATABASE);
-# the wrapped redo there (the same on the standby); the object access hook there ("after a failed creation": it is
-# the only one to know the OID of a database that is only being created).
+# the wrapped redo there (the same on the standby); both invalidations of CREATE DATABASE ("after a failed creation").
 
 use strict;
 use warnings;
