@@ -21,7 +21,6 @@
 #include "access/hash.h"
 #include "access/htup_details.h"
 #include "access/nbtree.h"
-#include "access/spgist_private.h"
 #include "pagecmp.h"
 #include "storage/bufpage.h"
 
@@ -44,16 +43,19 @@ fc_page_sane(const char *page)
 }
 
 /*
- * SP-GiST initialises a page, finds that its number has the wrong parity for
- * the purpose, and leaves it initialised without marking the buffer dirty
- * (allocNewBuffer() in spgutils.c); the disk still has zeros or a deleted
- * page.  Initialising sets the LSN to 0, and any real change sets another.
+ * Index access methods initialise a new or a deleted page in its buffer before
+ * they know that all will go well, and mark it dirty when they know: if there
+ * is an error in between (_bt_split() finds that the right sibling is damaged),
+ * the page stays, initialised and clean, while the disk has zeros or the deleted
+ * page.  SP-GiST does that without an error, too, when a page's number has the
+ * wrong parity for the purpose (allocNewBuffer()).  Initialising sets the LSN
+ * to 0, and any real change sets another, where changes are logged.  Pages of
+ * heaps, which have no special space, are initialised and marked dirty in one go.
  */
 bool
 fc_page_ahead_of_disk(const char *page)
 {
-	return PageGetSpecialSize((Page) page) == MAXALIGN(sizeof(SpGistPageOpaqueData)) &&
-		page_id((Page) page) == SPGIST_PAGE_ID &&
+	return ((const PageHeaderData *) page)->pd_special < BLCKSZ &&
 		XLogRecPtrIsInvalid(PageGetLSN((Page) page));
 }
 

@@ -123,6 +123,8 @@ pg_flashcache.io_timeout = '60s'
 pg_flashcache.pause_when_slow = off
 shared_buffers = '$buffers'
 autovacuum = off
+# As servers have it; minimal, as test clusters do, leaves indexes without LSN, and then without flash.
+wal_level = replica
 $conf
 END
 }
