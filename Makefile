@@ -25,6 +25,7 @@ OBJS = \
 	src/checksum.o \
 	src/compat.o \
 	src/directory.o \
+	src/directory_epochs.o \
 	src/explain.o \
 	src/failpoint.o \
 	src/handoff.o \

@@ -366,16 +366,14 @@ fc_cache_verify(const FcTag *tag, const char *from_flash, const char *from_disk)
 
 /* ---- invalidate ---- */
 
-uint64
+void
 fc_cache_invalidate(const FcTag *tag)
 {
 	uint64		hash = fc_directory_hash(tag);
-	uint64		generation;
 
-	generation = fc_directory_bump_page(hash);	/* I1 */
+	fc_directory_bump_page(hash);	/* I1 */
 	fc_failpoint(FC_FP_INVALIDATE_BUMPED);
 	fc_directory_remove(tag, hash, true);	/* I2 */
-	return generation;
 }
 
 void
@@ -402,7 +400,12 @@ fc_cache_invalidate_range(FcRel rel, BlockNumber from, BlockNumber to)
 static void
 look_at_epochs(uint32 unswept)
 {
-	if (unlikely(unswept >= FC_EPOCHS_UNSWEPT) && fc_cache_state() == FC_STATE_ACTIVE)
+	FcState		state = fc_cache_state();
+
+	if (fc_directory_sweep_urgent() && state == FC_STATE_ACTIVE)
+		fc_handoff_wake();
+	if (unlikely(unswept >= FC_EPOCHS_UNSWEPT) &&
+		(state == FC_STATE_ACTIVE || state == FC_STATE_PAUSED))
 		fc_cache_set_state(FC_STATE_OFF, "the writer has not come by for too long",
 						   "See what the process \"pg_flashcache writer\" waits for, then call pg_flashcache_enable().");
 }
@@ -422,7 +425,7 @@ fc_cache_invalidate_database(Oid db)
 /* ---- eviction of a dirty page ---- */
 
 void
-fc_cache_evicted(const FcTag *tag, uint64 generation, const char *page)
+fc_cache_evicted(const FcTag *tag, const char *page)
 {
 	FcGuard		guard;
 
@@ -435,12 +438,11 @@ fc_cache_evicted(const FcTag *tag, uint64 generation, const char *page)
 	}
 
 	/*
-	 * E1.  The page's I/O is still ours, so nobody can have truncated or
-	 * dropped the relation since the write: those drop the buffer first and
-	 * wait for us.  The epoch read now is that of the page's content.
+	 * E1.  The page's I/O is still ours, so nobody can have written it since,
+	 * nor truncated or dropped the relation: those drop the buffer first and
+	 * wait for us.  The guard taken now is that of the page's content.
 	 */
-	guard.generation = generation;
-	guard.epoch = fc_directory_epoch(fc_tag_rel(tag));
+	guard = fc_directory_guard(fc_directory_hash(tag));
 	if (!fc_handoff_push(tag, &guard, page))
 		fc_count(FC_SKIP_OVERLOADED);
 }

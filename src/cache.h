@@ -132,8 +132,8 @@ extern bool fc_cache_verify(const FcTag *tag, const char *from_flash, const char
 
 /* ---- invalidate: I1, I2 ---- */
 
-/* One page; returns its new generation. */
-extern uint64 fc_cache_invalidate(const FcTag *tag);
+/* One page. */
+extern void fc_cache_invalidate(const FcTag *tag);
 
 /* Blocks from <= blk < to of a relation. */
 extern void fc_cache_invalidate_range(FcRel rel, BlockNumber from, BlockNumber to);
@@ -144,10 +144,10 @@ extern void fc_cache_invalidate_database(Oid db);
 
 /*
  * A page that was just written to disk to make room: gives a copy to the
- * writer (E1).  `generation` is that of the invalidation after the write;
- * the caller still holds the page's I/O.
+ * writer (E1).  The caller has invalidated it after the write, and still
+ * holds its I/O.
  */
-extern void fc_cache_evicted(const FcTag *tag, uint64 generation, const char *page);
+extern void fc_cache_evicted(const FcTag *tag, const char *page);
 
 /*
  * A damaged page may be in the buffer pool, looking clean: no page is taken

@@ -13,6 +13,7 @@
  */
 #include "postgres.h"
 
+#include "access/xlog.h"
 #include "bufscan.h"
 #include "cache.h"
 #include "cache_internal.h"
@@ -27,6 +28,7 @@
 #include "stats.h"
 #include "storage/bufmgr.h"
 #include "storage/bufpage.h"
+#include "storage/checksum.h"
 #include "store.h"
 #include "utils/memutils.h"
 
@@ -42,8 +44,11 @@
 /* Slots looked at to find some in use. */
 #define LOOKED_AT 4096
 
-/* Slots swept in one go. */
-#define SWEEP_STEP 16384
+/* Slots swept in one go: some 20 ms. */
+#define SWEEP_STEP 1048576
+
+/* A sweep rests for so many times as long as it took: a tenth of one processor at most. */
+#define SWEEP_RESTS 9
 
 typedef struct Staged
 {
@@ -76,6 +81,7 @@ void
 fc_cache_purge(void)
 {
 	nstaged = 0;
+	sweep_at = FC_NO_SLOT;
 	fc_handoff_clear();			/* guards of unknown age, too */
 	fc_directory_purge();
 	fc_cache_scrub_again();
@@ -321,7 +327,7 @@ is_wanted(const FcTag *tag, uint64 hash)
 
 /* F3: is the copied page one to keep? */
 static bool
-is_fit(char *page, BlockNumber blk)
+is_sound(const char *page)
 {
 	/*
 	 * Asked again: since may_fill() the frame may have got the page anew from
@@ -343,6 +349,15 @@ is_fit(char *page, BlockNumber blk)
 		fc_count(FC_SKIP_CORRUPT);
 		return false;
 	}
+	return true;
+}
+
+/* F3 of a page in the pool: what is on disk, but for hints? */
+static bool
+is_fit(char *page, BlockNumber blk)
+{
+	if (!is_sound(page))
+		return false;
 	if (fc_page_ahead_of_disk(page))
 	{
 		fc_count(FC_SKIP_NOT_CURRENT);
@@ -350,6 +365,21 @@ is_fit(char *page, BlockNumber blk)
 	}
 	/* the frame's own checksum dates from its last write or earlier */
 	FC_SET_PAGE_CHECKSUM((Page) page, blk);
+	return true;
+}
+
+/* F3 of a page that was written: it is what is on disk, and has the checksum made for that. */
+static bool
+is_as_written(const char *page, BlockNumber blk)
+{
+	if (!is_sound(page))
+		return false;
+	if (DataChecksumsEnabled() &&
+		pg_checksum_page((char *) page, blk) != ((const PageHeaderData *) page)->pd_checksum)
+	{
+		fc_count(FC_SKIP_CORRUPT);
+		return false;
+	}
 	return true;
 }
 
@@ -380,7 +410,7 @@ fc_cache_fill_from_pool(uint32 frame, const FcTag *tag)
 
 	if (!is_wanted(tag, hash))
 		return FC_FILL_DONE;
-	guard = fc_directory_guard(tag, hash);	/* F1 */
+	guard = fc_directory_guard(hash);	/* F1 */
 	fc_failpoint_of(FC_FP_FILL_BEGIN, tag->rel);
 	switch (fc_bufscan_copy_if_clean(frame, tag, page)) /* F2 */
 	{
@@ -410,7 +440,7 @@ fc_cache_fill_from_handoff(void)
 	if (!fc_handoff_pop(&tag, &guard, page))	/* E2 */
 		return false;
 	hash = fc_directory_hash(&tag);
-	if (is_wanted(&tag, hash) && is_fit(page, tag.blk))
+	if (is_wanted(&tag, hash) && is_as_written(page, tag.blk))	/* F3 */
 		stage(&tag, hash, &guard);
 	return true;
 }
@@ -502,15 +532,28 @@ fc_cache_fill_flush(void)
 bool
 fc_cache_sweep(void)
 {
+	static uint32 epoch;
+	static uint64 took;
+	static uint64 rests_until = 0;
+	uint64		begin = fc_now_ns();
+	bool		more;
+
 	if (sweep_at == FC_NO_SLOT)
 	{
-		if (!fc_directory_sweep_wanted())
+		if (!fc_directory_sweep_wanted() || (begin < rests_until && !fc_directory_sweep_urgent()))
 			return false;
 		sweep_at = 0;
 	}
-	sweep_at = fc_directory_sweep(sweep_at, SWEEP_STEP);
-	if (sweep_at < fc_directory_slots())
+	if (sweep_at == 0)
+	{
+		epoch = fc_directory_sweep_begin();
+		took = 0;
+	}
+	more = fc_directory_sweep(&sweep_at, SWEEP_STEP, epoch);
+	took += fc_now_ns() - begin;
+	if (more)
 		return true;
 	sweep_at = FC_NO_SLOT;
+	rests_until = fc_now_ns() + took * SWEEP_RESTS;
 	return false;
 }

@@ -4,18 +4,21 @@
  *	  See directory.h.
  *
  * Memory, per slot: an entry of 32 bytes, a chain head for every second slot
- * (2 bytes), a ghost fingerprint for every second (1 byte), a relation epoch
- * for every eighth (0.5 bytes); beside that 16,384 page generations of 8 bytes and
- * 256 database epochs, whatever the size.
+ * (2 bytes), a ghost fingerprint for every second (1 byte), three page
+ * generations of 8 bytes for every fifteenth (1.6 bytes), and 1 byte of
+ * epochs; the last two within limits.
  *
- * Generations and epochs are hashed counters: two pages may share one.  A
- * collision can only make a fill fail or an entry die that need not have;
- * it can never keep one alive.
+ * Shared memory is new, hence zero, whenever the server starts or comes back
+ * after a crash.  So nothing is initialised that is zero anyway, and what no
+ * slot has needed yet is not even mapped: a cache that can't be opened costs
+ * addresses, not memory.  Hence a link is a slot's number plus 1, and `reached`
+ * says which entries have ever been in use.
  *
- * An entry keeps the *sum* of its relation's and its database's epoch.  Both
- * only grow, so the sum is unchanged exactly if both are.  It comes round
- * after 2^32 bumps; dead entries are swept long before that, or the cache
- * goes off (FC_EPOCHS_UNSWEPT).  Generations have 64 bits and don't come round.
+ * Generations are hashed: a page has three, each in a table of its own, and a
+ * guard is broken when all three have moved.  So a fill fails for nothing only
+ * if other pages were written that hit each of them: with w pages written
+ * meanwhile and n generations in a table, (1 - exp(-w/n))^3.  They have 64
+ * bits and don't come round.
  *
  * Memory order.  What is read and written under a partition's lock is ordered
  * by it.  src/README.md ("Atomics") says for each counter here what orders it
@@ -29,17 +32,15 @@
 
 #include "common/hashfn.h"
 #include "directory.h"
-#include "failpoint.h"
+#include "directory_epochs.h"
 #include "port/atomics.h"
 #include "stats.h"
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
 
 #define PARTITIONS 64
-#define PAGE_GENERATIONS 16384
-#define DATABASE_EPOCHS 256
-#define MIN_RELATION_EPOCHS 1024
-#define MAX_RELATION_EPOCHS 65536
+#define MIN_GENERATIONS 8192
+#define MAX_GENERATIONS 65536
 
 /* word: | version: 28 | state: 2 | reference count: 2 | */
 #define COUNT_MASK 0x3u
@@ -57,50 +58,52 @@ typedef enum SlotState
 
 StaticAssertDecl(COUNT_MASK >= FC_REFCOUNT_MAX, "reference count does not fit");
 
+/* 0, or a slot's number plus 1. */
+typedef uint32 Link;
+
+#define NOTHING 0
+
 typedef struct Entry
 {
 	FcTag		tag;
 	uint32		crc;			/* of content and tag */
-	uint32		epoch;			/* relation's plus database's */
-	FcSlotNo	next;			/* in the chain, or ERASED */
+	pg_atomic_uint32 epoch;		/* it was current then; later ones may have ended it */
+	Link		next;			/* in the chain, or ERASED */
 	pg_atomic_uint32 word;
 } Entry;
 
 StaticAssertDecl(sizeof(Entry) == 32, "directory entry has grown");
 
 /* `next` of a slot that is in no chain and holds zeros.  Writer only. */
-#define ERASED ((FcSlotNo) (FC_NO_SLOT - 1))
+#define ERASED ((Link) PG_UINT32_MAX)
 
 typedef struct Directory
 {
-	uint32		slots;
+	uint32		slots;			/* these never change */
 	uint32		heads_per_partition;
 	uint32		ghosts_per_partition;	/* sets */
-	uint32		relation_epochs;	/* power of 2 */
-	FcSlotNo	hand;			/* writer only */
+	uint32		generations;	/* in a table */
+	char		pad1[PG_CACHE_LINE_SIZE];
 	pg_atomic_uint32 used;		/* for admission and views: no order needed */
-	pg_atomic_uint32 unswept;	/* bumps of epochs since the last sweep began; raised after the epoch, taken before it is read */
-	pg_atomic_uint32 database_epoch[DATABASE_EPOCHS];	/* full barrier at I1 and F1 */
-	pg_atomic_uint64 page_generation[PAGE_GENERATIONS]; /* likewise */
+	char		pad2[PG_CACHE_LINE_SIZE];
+	FcSlotNo	hand;			/* these change nobody but the writer */
+	bool		ghosts_used;
+	pg_atomic_uint32 reached;	/* slots from here on were never in use; views read it */
 } Directory;
 
 static Directory *dir = NULL;
 static LWLockPadded *locks;
-static pg_atomic_uint32 *relation_epoch;
+static pg_atomic_uint64 *generations;	/* full barrier at I1 and F1 */
 static Entry *entries;
-static FcSlotNo *heads;
+static Link *heads;
 static uint16 *ghosts;
 
 /* ---- geometry ---- */
 
 static uint32
-relation_epochs_for(uint32 slots)
+generations_for(uint32 slots)
 {
-	uint32		n = MIN_RELATION_EPOCHS;
-
-	while (n * 2 <= slots / 8 && n < MAX_RELATION_EPOCHS)
-		n *= 2;
-	return n;
+	return Max(MIN_GENERATIONS, Min(slots / 15, MAX_GENERATIONS));
 }
 
 static uint32
@@ -121,8 +124,9 @@ fc_directory_shmem_size(uint32 slots)
 	Size		size = CACHELINEALIGN(sizeof(Directory));
 
 	size = add_size(size, CACHELINEALIGN(mul_size(slots, sizeof(Entry))));
-	size = add_size(size, CACHELINEALIGN(mul_size(relation_epochs_for(slots), sizeof(uint32))));
-	size = add_size(size, CACHELINEALIGN(mul_size((Size) heads_for(slots) * PARTITIONS, sizeof(FcSlotNo))));
+	size = add_size(size, CACHELINEALIGN(FC_GENERATIONS * generations_for(slots) * sizeof(uint64)));
+	size = add_size(size, fc_epochs_size(slots));
+	size = add_size(size, CACHELINEALIGN(mul_size((Size) heads_for(slots) * PARTITIONS, sizeof(Link))));
 	size = add_size(size, CACHELINEALIGN(mul_size((Size) ghost_sets_for(slots) * PARTITIONS,
 												  FC_GHOST_WAYS * sizeof(uint16))));
 	return size;
@@ -140,40 +144,34 @@ fc_directory_shmem_init(uint32 slots, const char *tranche)
 	bool		found;
 	char	   *p;
 	Size		nheads = (Size) heads_for(slots) * PARTITIONS;
-	Size		nghosts = (Size) ghost_sets_for(slots) * PARTITIONS * FC_GHOST_WAYS;
+	Size		ngenerations = (Size) FC_GENERATIONS * generations_for(slots);
 
 	p = ShmemInitStruct("pg_flashcache directory", fc_directory_shmem_size(slots), &found);
 	dir = (Directory *) p;
 	p += CACHELINEALIGN(sizeof(Directory));
 	entries = (Entry *) p;
-	p += CACHELINEALIGN(slots * sizeof(Entry));
-	relation_epoch = (pg_atomic_uint32 *) p;
-	p += CACHELINEALIGN(relation_epochs_for(slots) * sizeof(uint32));
-	heads = (FcSlotNo *) p;
-	p += CACHELINEALIGN(nheads * sizeof(FcSlotNo));
+	p += CACHELINEALIGN((Size) slots * sizeof(Entry));
+	generations = (pg_atomic_uint64 *) p;
+	p += CACHELINEALIGN(ngenerations * sizeof(uint64));
+	fc_epochs_init(p, slots);
+	p += fc_epochs_size(slots);
+	heads = (Link *) p;
+	p += CACHELINEALIGN(nheads * sizeof(Link));
 	ghosts = (uint16 *) p;
 
 	locks = GetNamedLWLockTranche(tranche);
 	dir->slots = slots;
 	dir->heads_per_partition = heads_for(slots);
 	dir->ghosts_per_partition = ghost_sets_for(slots);
-	dir->relation_epochs = relation_epochs_for(slots);
-	dir->hand = 0;
+	dir->generations = generations_for(slots);
 	pg_atomic_init_u32(&dir->used, 0);
-	pg_atomic_init_u32(&dir->unswept, 0);
-	for (int i = 0; i < DATABASE_EPOCHS; i++)
-		pg_atomic_init_u32(&dir->database_epoch[i], FC_START_32);
-	for (int i = 0; i < PAGE_GENERATIONS; i++)
-		pg_atomic_init_u64(&dir->page_generation[i], FC_START_64);
-	for (uint32 i = 0; i < dir->relation_epochs; i++)
-		pg_atomic_init_u32(&relation_epoch[i], FC_START_32);
+	pg_atomic_init_u32(&dir->reached, 0);
+	if (FC_START == 0)
+		return;
+	for (Size i = 0; i < ngenerations; i++)
+		pg_atomic_init_u64(&generations[i], FC_START_64);
 	for (uint32 i = 0; i < slots; i++)
-	{
-		entries[i].next = FC_NO_SLOT;
 		pg_atomic_init_u32(&entries[i].word, FC_START_32 << VERSION_SHIFT);	/* free */
-	}
-	memset(heads, 0xff, nheads * sizeof(FcSlotNo));
-	memset(ghosts, 0, nghosts * sizeof(uint16));
 }
 
 uint32
@@ -186,6 +184,13 @@ uint32
 fc_directory_used(void)
 {
 	return dir ? pg_atomic_read_u32(&dir->used) : 0;
+}
+
+/* Slots from here on were never in use, and their entries never touched. */
+static inline uint32
+reached(void)
+{
+	return pg_atomic_read_u32(&dir->reached);
 }
 
 /* ---- hashing: different bits of one hash for different purposes ---- */
@@ -208,10 +213,13 @@ lock_of(uint64 hash)
 	return &locks[partition_of(hash)].lock;
 }
 
+/* The one in table i: bits 0-20, 21-41, 42-62. */
 static inline pg_atomic_uint64 *
-generation_of(uint64 hash)
+generation_of(uint64 hash, int i)
 {
-	return &dir->page_generation[(hash >> 6) % PAGE_GENERATIONS];	/* bits 6-19 */
+	uint64		part = (hash >> (21 * i)) & 0x1fffff;
+
+	return &generations[(Size) i * dir->generations + ((part * dir->generations) >> 21)];
 }
 
 static inline uint16
@@ -229,7 +237,7 @@ scaled(uint64 hash, uint32 n)
 	return (uint32) (((hash >> 32) * n) >> 32);
 }
 
-static inline FcSlotNo *
+static inline Link *
 head_of(uint64 hash)
 {
 	uint32		n = dir->heads_per_partition;
@@ -243,33 +251,6 @@ ghost_of(uint64 hash)
 	uint32		n = dir->ghosts_per_partition;
 
 	return &ghosts[((Size) partition_of(hash) * n + scaled(hash, n)) * FC_GHOST_WAYS];
-}
-
-static inline pg_atomic_uint32 *
-relation_epoch_of(FcRel rel)
-{
-	uint32		h = hash_combine(murmurhash32(rel.rel),
-								 hash_combine(murmurhash32(rel.db), murmurhash32(rel.spc)));
-
-	return &relation_epoch[h & (dir->relation_epochs - 1)];
-}
-
-static inline pg_atomic_uint32 *
-database_epoch_of(Oid db)
-{
-	return &dir->database_epoch[murmurhash32(db) % DATABASE_EPOCHS];
-}
-
-/*
- * Read in two steps.  A bump in between can give a sum that was current at
- * no moment, but never one above the current one; so a guard made of it holds
- * only if neither part has moved since it was read.
- */
-uint32
-fc_directory_epoch(FcRel rel)
-{
-	return pg_atomic_read_u32(relation_epoch_of(rel)) +
-		pg_atomic_read_u32(database_epoch_of(rel.db));
 }
 
 /* ---- entries ---- */
@@ -305,15 +286,27 @@ set_state(Entry *e, SlotState state)
 	pg_atomic_write_u32(&e->word, make_word(word_version(word), state, 0));
 }
 
+static inline Entry *
+linked(Link link)
+{
+	return &entries[link - 1];
+}
+
+static inline FcSlotNo
+slot_of(const Entry *e)
+{
+	return (FcSlotNo) (e - entries);
+}
+
 /* Caller holds the partition's lock.  Finds the link that leads to the tag. */
-static FcSlotNo *
+static Link *
 find_link(const FcTag *tag, uint64 hash)
 {
-	FcSlotNo   *link = head_of(hash);
+	Link	   *link = head_of(hash);
 
-	while (*link != FC_NO_SLOT)
+	while (*link != NOTHING)
 	{
-		Entry	   *e = &entries[*link];
+		Entry	   *e = linked(*link);
 
 		if (fc_tag_equal(&e->tag, tag))
 			return link;
@@ -324,52 +317,51 @@ find_link(const FcTag *tag, uint64 hash)
 
 /* Caller holds the partition's lock exclusively. */
 static void
-unlink_entry(FcSlotNo *link, SlotState new_state)
+unlink_entry(Link *link, SlotState new_state)
 {
-	Entry	   *e = &entries[*link];
+	Entry	   *e = linked(*link);
 
 	Assert(word_state(pg_atomic_read_u32(&e->word)) == SLOT_USED);
 	*link = e->next;
-	e->next = FC_NO_SLOT;
+	e->next = NOTHING;
 	pg_write_barrier();			/* the writer takes a free slot without this lock */
 	set_state(e, new_state);
 	pg_atomic_fetch_sub_u32(&dir->used, 1);
 }
 
-/* An entry whose relation or database has moved on is dead. */
+/* An entry whose relation or database was invalidated since is dead. */
 static inline bool
 entry_current(const Entry *e)
 {
-	return e->epoch == fc_directory_epoch(fc_tag_rel(&e->tag));
+	return !fc_epoch_ended(fc_tag_rel(&e->tag), pg_atomic_read_u32(unconstify(pg_atomic_uint32 *, &e->epoch)));
 }
 
 /* ---- invalidation ---- */
 
-uint64
+void
 fc_directory_bump_page(uint64 hash)
 {
-	return pg_atomic_add_fetch_u64(generation_of(hash), 1);
+	for (int i = 0; i < FC_GENERATIONS; i++)
+		pg_atomic_fetch_add_u64(generation_of(hash, i), 1);
 }
 
 uint32
 fc_directory_bump_relation(FcRel rel)
 {
-	pg_atomic_fetch_add_u32(relation_epoch_of(rel), 1); /* a full barrier */
-	return pg_atomic_add_fetch_u32(&dir->unswept, 1);
+	return fc_epoch_invalidate(rel);
 }
 
 uint32
 fc_directory_bump_database(Oid db)
 {
-	pg_atomic_fetch_add_u32(database_epoch_of(db), 1);	/* a full barrier */
-	return pg_atomic_add_fetch_u32(&dir->unswept, 1);
+	return fc_epoch_invalidate_database(db);
 }
 
 bool
 fc_directory_remove(const FcTag *tag, uint64 hash, bool modified)
 {
 	LWLock	   *lock = lock_of(hash);
-	FcSlotNo   *link;
+	Link	   *link;
 	bool		found;
 
 	/*
@@ -403,16 +395,16 @@ bool
 fc_directory_lookup(const FcTag *tag, uint64 hash, FcSlotRef *ref)
 {
 	LWLock	   *lock = lock_of(hash);
-	FcSlotNo   *link;
+	Link	   *link;
 	bool		found = false;
 
 	LWLockAcquire(lock, LW_SHARED);
 	link = find_link(tag, hash);
-	if (link != NULL && entry_current(&entries[*link]))
+	if (link != NULL && entry_current(linked(*link)))
 	{
-		Entry	   *e = &entries[*link];
+		Entry	   *e = linked(*link);
 
-		ref->slot = *link;
+		ref->slot = slot_of(e);
 		ref->version = word_version(pg_atomic_read_u32(&e->word));
 		ref->crc = e->crc;
 		found = true;
@@ -449,11 +441,11 @@ void
 fc_directory_retire(const FcTag *tag, uint64 hash, const FcSlotRef *ref)
 {
 	LWLock	   *lock = lock_of(hash);
-	FcSlotNo   *link;
+	Link	   *link;
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	link = find_link(tag, hash);
-	if (link != NULL && *link == ref->slot && fc_directory_unchanged(ref))
+	if (link != NULL && *link == ref->slot + 1 && fc_directory_unchanged(ref))
 	{
 		unlink_entry(link, SLOT_RETIRED);
 		fc_count(FC_SLOTS_RETIRED);
@@ -464,12 +456,13 @@ fc_directory_retire(const FcTag *tag, uint64 hash, const FcSlotRef *ref)
 /* ---- filling ---- */
 
 FcGuard
-fc_directory_guard(const FcTag *tag, uint64 hash)
+fc_directory_guard(uint64 hash)
 {
 	FcGuard		guard;
 
-	guard.generation = pg_atomic_read_u64(generation_of(hash));
-	guard.epoch = fc_directory_epoch(fc_tag_rel(tag));
+	for (int i = 0; i < FC_GENERATIONS; i++)
+		guard.generation[i] = pg_atomic_read_u64(generation_of(hash, i));
+	guard.epoch = fc_epoch_now();
 	pg_memory_barrier();
 	return guard;
 }
@@ -478,13 +471,15 @@ FcOffer
 fc_directory_offer(const FcTag *tag, uint64 hash, FcAdmission mode)
 {
 	LWLock	   *lock = lock_of(hash);
-	FcSlotNo   *link;
+	Link	   *link;
 	FcOffer		offer;
+
+	dir->ghosts_used = true;
 
 	/* exclusive because the ghost set changes; held for a short walk */
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	link = find_link(tag, hash);
-	if (link != NULL && entry_current(&entries[*link]))
+	if (link != NULL && entry_current(linked(*link)))
 	{
 		(void) fc_policy_remember(ghost_of(hash), fingerprint_of(hash));
 		offer = FC_OFFER_EXISTS;
@@ -508,7 +503,9 @@ take(Entry *e, SlotState state)
 {
 	uint32		word = pg_atomic_read_u32(&e->word);
 
-	e->next = FC_NO_SLOT;
+	if (slot_of(e) >= reached())
+		pg_atomic_write_u32(&dir->reached, slot_of(e) + 1);
+	e->next = NOTHING;
 	pg_atomic_write_u32(&e->word, make_word(word_version(word) + 1, state, 0));
 	pg_memory_barrier();
 }
@@ -532,7 +529,7 @@ reserve_slot(FcSlotNo slot, bool by_force)
 				/* the tag is stable: only this process publishes */
 				FcTag		tag = e->tag;
 				uint64		hash = fc_directory_hash(&tag);
-				FcSlotNo   *link;
+				Link	   *link;
 				bool		was_current;
 
 				was_current = entry_current(e);
@@ -545,7 +542,7 @@ reserve_slot(FcSlotNo slot, bool by_force)
 				if (word_state(pg_atomic_read_u32(&e->word)) == SLOT_USED)
 				{
 					link = find_link(&tag, hash);
-					Assert(link != NULL && *link == slot);
+					Assert(link != NULL && *link == slot + 1);
 					unlink_entry(link, SLOT_FREE);
 					fc_count(was_current ? FC_EVICT_AGED_OUT : FC_EVICT_INVALIDATED);
 				}
@@ -585,14 +582,18 @@ fc_directory_publish(FcSlotNo slot, const FcTag *tag, uint64 hash,
 	Entry	   *e = &entries[slot];
 	LWLock	   *lock = lock_of(hash);
 	FcPublish	result = FC_PUBLISH_DONE;
-	FcSlotNo   *link;
+	Link	   *link;
+	uint32		epoch;
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
+	/* first the epoch, then the look: one that begins after it ends the entry */
+	epoch = fc_epoch_now();
+	pg_read_barrier();
 	if (!fc_directory_guard_holds(tag, hash, guard))
 		result = FC_PUBLISH_MODIFIED;
 	else if ((link = find_link(tag, hash)) != NULL)
 	{
-		if (entry_current(&entries[*link]))
+		if (entry_current(linked(*link)))
 			result = FC_PUBLISH_EXISTS;
 		else
 		{
@@ -602,13 +603,13 @@ fc_directory_publish(FcSlotNo slot, const FcTag *tag, uint64 hash,
 	}
 	if (result == FC_PUBLISH_DONE)
 	{
-		FcSlotNo   *head = head_of(hash);
+		Link	   *head = head_of(hash);
 
 		e->tag = *tag;
 		e->crc = crc;
-		e->epoch = guard->epoch;
+		pg_atomic_write_u32(&e->epoch, epoch);
 		e->next = *head;
-		*head = slot;
+		*head = slot + 1;
 		/* fc_directory_page() looks without the lock: the entry before its state */
 		pg_write_barrier();
 		set_state(e, SLOT_USED);
@@ -630,33 +631,29 @@ fc_directory_release(FcSlotNo slot)
 bool
 fc_directory_guard_holds(const FcTag *tag, uint64 hash, const FcGuard *guard)
 {
-	return pg_atomic_read_u64(generation_of(hash)) == guard->generation &&
-		fc_directory_epoch(fc_tag_rel(tag)) == guard->epoch;
+	bool		moved = true;
+
+	/* a change of the page moves each of them */
+	for (int i = 0; i < FC_GENERATIONS; i++)
+		moved &= pg_atomic_read_u64(generation_of(hash, i)) != guard->generation[i];
+	return !moved && !fc_epoch_forgotten(guard->epoch) &&
+		!fc_epoch_ended(fc_tag_rel(tag), guard->epoch);
 }
 
 /* ---- housekeeping ---- */
 
-bool
-fc_directory_sweep_wanted(void)
-{
-	/*
-	 * A look first: this is asked every round, and seldom true.  Then a full
-	 * barrier: whoever counted has raised an epoch before, which is seen now.
-	 */
-	return pg_atomic_read_u32(&dir->unswept) != 0 && pg_atomic_exchange_u32(&dir->unswept, 0) != 0;
-}
-
-/* Frees a used slot; all of them, or only if it is dead. */
-static void
+/* Frees a used slot; all of them, or only if it is dead.  True if it is not in use, or no longer. */
+static bool
 free_slot(FcSlotNo slot, bool only_dead)
 {
 	Entry	   *e = &entries[slot];
 	FcTag		tag = e->tag;	/* stable, see reserve_slot() */
 	uint64		hash;
 
-	if (word_state(pg_atomic_read_u32(&e->word)) != SLOT_USED ||
-		(only_dead && entry_current(e)))
-		return;
+	if (word_state(pg_atomic_read_u32(&e->word)) != SLOT_USED)
+		return true;
+	if (only_dead && entry_current(e))
+		return false;
 	hash = fc_directory_hash(&tag);
 	LWLockAcquire(lock_of(hash), LW_EXCLUSIVE);
 	if (word_state(pg_atomic_read_u32(&e->word)) == SLOT_USED)
@@ -665,6 +662,7 @@ free_slot(FcSlotNo slot, bool only_dead)
 		fc_count(FC_EVICT_INVALIDATED);
 	}
 	LWLockRelease(lock_of(hash));
+	return true;
 }
 
 bool
@@ -696,38 +694,88 @@ fc_directory_give_back(FcSlotNo slot, bool erased)
 void
 fc_directory_forget_erased(void)
 {
-	for (FcSlotNo slot = 0; slot < dir->slots; slot++)
+	for (FcSlotNo slot = 0; slot < reached(); slot++)
 	{
 		/* of a slot in use it is somebody else's, and not that */
 		if (word_state(pg_atomic_read_u32(&entries[slot].word)) != SLOT_USED &&
 			entries[slot].next == ERASED)
-			entries[slot].next = FC_NO_SLOT;
+			entries[slot].next = NOTHING;
 	}
 }
 
-FcSlotNo
-fc_directory_sweep(FcSlotNo from, uint32 count)
+bool
+fc_directory_sweep_wanted(void)
 {
-	FcSlotNo	end = Min(dir->slots, from + count);
+	return fc_epochs_sweep_wanted();
+}
 
-	for (FcSlotNo slot = from; slot < end; slot++)
-		free_slot(slot, true);
-	return end;
+bool
+fc_directory_sweep_urgent(void)
+{
+	return fc_epochs_sweep_urgent();
+}
+
+uint32
+fc_directory_sweep_begin(void)
+{
+	uint32		epoch = fc_epoch_now();
+
+	pg_read_barrier();			/* invalidations up to it are seen from now on */
+	return epoch;
+}
+
+bool
+fc_directory_sweep(FcSlotNo *at, uint32 count, uint32 epoch)
+{
+	FcSlotNo	end = Min(reached(), *at + count);
+
+	for (FcSlotNo slot = *at; slot < end; slot++)
+	{
+		Entry	   *e = &entries[slot];
+
+		/*
+		 * Whoever reads the old epoch finds the same: the entry was current
+		 * in both.  Of an entry that dies just now it means nothing.
+		 */
+		if (!free_slot(slot, true) &&
+			(int32) (epoch - pg_atomic_read_u32(&e->epoch)) > 0)
+			pg_atomic_write_u32(&e->epoch, epoch);
+	}
+	*at = end;
+	if (end < reached())
+		return true;
+	fc_epochs_swept(epoch);
+	return false;
 }
 
 void
 fc_directory_reclaim(void)
 {
-	for (FcSlotNo slot = 0; slot < dir->slots; slot++)
+	for (FcSlotNo slot = 0; slot < reached(); slot++)
 		if (word_state(pg_atomic_read_u32(&entries[slot].word)) == SLOT_RESERVED)
 			fc_directory_release(slot);
+}
+
+static void
+forget_ghosts(void)
+{
+	Size		per_partition = (Size) dir->ghosts_per_partition * FC_GHOST_WAYS;
+
+	if (!dir->ghosts_used)
+		return;
+	for (uint32 p = 0; p < PARTITIONS; p++)
+	{
+		LWLockAcquire(&locks[p].lock, LW_EXCLUSIVE);
+		memset(&ghosts[p * per_partition], 0, per_partition * sizeof(uint16));
+		LWLockRelease(&locks[p].lock);
+	}
+	dir->ghosts_used = false;
 }
 
 void
 fc_directory_purge(void)
 {
-	pg_atomic_exchange_u32(&dir->unswept, 0);	/* a sweep would find nothing */
-	for (FcSlotNo slot = 0; slot < dir->slots; slot++)
+	for (FcSlotNo slot = 0; slot < reached(); slot++)
 	{
 		/*
 		 * It may be another device by now: what it holds is nobody's, and no
@@ -737,14 +785,8 @@ fc_directory_purge(void)
 		free_slot(slot, false);
 		take(&entries[slot], SLOT_FREE);
 	}
-	for (uint32 p = 0; p < PARTITIONS; p++)
-	{
-		Size		per_partition = (Size) dir->ghosts_per_partition * FC_GHOST_WAYS;
-
-		LWLockAcquire(&locks[p].lock, LW_EXCLUSIVE);
-		memset(&ghosts[p * per_partition], 0, per_partition * sizeof(uint16));
-		LWLockRelease(&locks[p].lock);
-	}
+	fc_epochs_forget();
+	forget_ghosts();
 }
 
 /* ---- inspection ---- */
@@ -753,8 +795,12 @@ bool
 fc_directory_page(FcSlotNo slot, FcPageInfo *info)
 {
 	Entry	   *e = &entries[slot];
-	uint32		word = pg_atomic_read_u32(&e->word);
+	uint32		word;
 	bool		current;
+
+	if (slot >= reached())
+		return false;
+	word = pg_atomic_read_u32(&e->word);
 
 	/*
 	 * Without a lock, so that looking costs the cache nothing: copy, then see

@@ -67,15 +67,14 @@ extern uint64 fc_directory_hash(const FcTag *tag);
 
 /* ---- invalidation ---- */
 
-/* I1 for one page; returns the new generation.  A full barrier. */
-extern uint64 fc_directory_bump_page(uint64 hash);
+/* I1 for one page.  A full barrier. */
+extern void fc_directory_bump_page(uint64 hash);
 
 /*
  * I1 for a relation or a database: its entries are dead at once.  Returns how
- * many times that was done since the last sweep or purge began.  An entry that
- * is dead is gone before both of two sweeps have ended; so as long as no more
- * than FC_EPOCHS_UNSWEPT lie between two sweeps, no epoch comes round while
- * there is an entry of an earlier one.
+ * many epochs have passed since the last but one sweep began, or the last
+ * purge: no entry, and no guard that is still good, is older.  As long as
+ * that is no more than FC_EPOCHS_UNSWEPT, none has come round.
  */
 extern uint32 fc_directory_bump_relation(FcRel rel);
 extern uint32 fc_directory_bump_database(Oid db);
@@ -107,11 +106,8 @@ extern void fc_directory_retire(const FcTag *tag, uint64 hash, const FcSlotRef *
 
 /* ---- filling (writer process only) ---- */
 
-/* F1: the guard of a page.  A full barrier follows. */
-extern FcGuard fc_directory_guard(const FcTag *tag, uint64 hash);
-
-/* The epoch part alone, for a page that is being written out (E1). */
-extern uint32 fc_directory_epoch(FcRel rel);
+/* F1: the guard of a page.  A full barrier follows.  Other processes take it, too (E1). */
+extern FcGuard fc_directory_guard(uint64 hash);
 
 extern FcOffer fc_directory_offer(const FcTag *tag, uint64 hash, FcAdmission mode);
 
@@ -148,14 +144,21 @@ extern void fc_directory_forget_erased(void);
 
 /* ---- housekeeping (writer process only) ---- */
 
-/* Frees the dead entries of a range of slots; returns the slot to go on with. */
-extern FcSlotNo fc_directory_sweep(FcSlotNo from, uint32 count);
-
 /*
- * Was a relation or database bumped since this was last true?  A sweep would
- * find something, and must follow.
+ * Was a relation or a database invalidated since the last sweep began, so that
+ * there may be dead entries?  So many that a sweep should not wait?
  */
 extern bool fc_directory_sweep_wanted(void);
+extern bool fc_directory_sweep_urgent(void);
+
+/* Begins a sweep; returns its epoch. */
+extern uint32 fc_directory_sweep_begin(void);
+
+/*
+ * Frees the dead entries of the next slots from `*at` on, and dates the others
+ * anew.  False: that was the end of the sweep.
+ */
+extern bool fc_directory_sweep(FcSlotNo *at, uint32 count, uint32 epoch);
 
 /* Frees slots that a writer which died had reserved. */
 extern void fc_directory_reclaim(void);

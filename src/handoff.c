@@ -25,7 +25,7 @@
 
 typedef struct Cell
 {
-	pg_atomic_uint64 turn;		/* hands the rest of the cell over, both ways */
+	pg_atomic_uint64 turn;		/* hands the rest of the cell over, both ways; see lap_of() */
 	FcTag		tag;
 	FcGuard		guard;
 	char		page[BLCKSZ];
@@ -69,6 +69,16 @@ cell_at(uint64 pos)
 	return &ring->cell[pos & (ring->cells - 1)];
 }
 
+/*
+ * Whose turn a cell is: the lap's first position, while it is to be pushed;
+ * that plus 1 while it is to be popped.  So it is 0 in new shared memory.
+ */
+static uint64
+lap_of(uint64 pos)
+{
+	return pos & ~(uint64) (ring->cells - 1);
+}
+
 void
 fc_handoff_shmem_init(uint32 slots)
 {
@@ -81,8 +91,9 @@ fc_handoff_shmem_init(uint32 slots)
 	pg_atomic_init_u64(&ring->tail, FC_START_64);
 	ring->head = FC_START_64;
 	ring->cells = cells_for(slots);
-	for (uint64 pos = FC_START_64; pos != FC_START_64 + ring->cells; pos++)
-		pg_atomic_init_u64(&cell_at(pos)->turn, pos);
+	/* memory that no page has needed yet stays untouched */
+	for (uint64 pos = FC_START_64; FC_START != 0 && pos != FC_START_64 + ring->cells; pos++)
+		pg_atomic_init_u64(&cell_at(pos)->turn, lap_of(pos));
 }
 
 bool
@@ -96,7 +107,7 @@ fc_handoff_push(const FcTag *tag, const FcGuard *guard, const char *page)
 		int64		ahead;
 
 		cell = cell_at(pos);
-		ahead = (int64) (pg_atomic_read_u64(&cell->turn) - pos);
+		ahead = (int64) (pg_atomic_read_u64(&cell->turn) - lap_of(pos));
 		if (ahead < 0)
 			return false;		/* still to be popped: full */
 		if (ahead > 0)
@@ -108,7 +119,7 @@ fc_handoff_push(const FcTag *tag, const FcGuard *guard, const char *page)
 	cell->guard = *guard;
 	memcpy(cell->page, page, BLCKSZ);
 	pg_write_barrier();			/* the cell before its turn */
-	pg_atomic_write_u64(&cell->turn, pos + 1);
+	pg_atomic_write_u64(&cell->turn, lap_of(pos) + 1);
 
 	/* don't let it get full */
 	if (((pos + 1) & (ring->cells / 4 - 1)) == 0)
@@ -121,14 +132,14 @@ fc_handoff_pop(FcTag *tag, FcGuard *guard, char *page)
 {
 	Cell	   *cell = cell_at(ring->head);
 
-	if (pg_atomic_read_u64(&cell->turn) != ring->head + 1)
+	if (pg_atomic_read_u64(&cell->turn) != lap_of(ring->head) + 1)
 		return false;
 	pg_read_barrier();			/* its turn before the cell */
 	*tag = cell->tag;
 	*guard = cell->guard;
 	memcpy(page, cell->page, BLCKSZ);
 	pg_memory_barrier();		/* reading it before giving it back */
-	pg_atomic_write_u64(&cell->turn, ring->head + ring->cells);
+	pg_atomic_write_u64(&cell->turn, lap_of(ring->head) + ring->cells);
 	ring->head++;
 	return true;
 }
@@ -141,9 +152,9 @@ fc_handoff_clear(void)
 	{
 		Cell	   *cell = cell_at(ring->head);
 
-		if (pg_atomic_read_u64(&cell->turn) != ring->head + 1)
+		if (pg_atomic_read_u64(&cell->turn) != lap_of(ring->head) + 1)
 			break;
-		pg_atomic_write_u64(&cell->turn, ring->head + ring->cells);
+		pg_atomic_write_u64(&cell->turn, lap_of(ring->head) + ring->cells);
 		ring->head++;
 	}
 }

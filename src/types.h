@@ -46,14 +46,17 @@ typedef struct FcRel
 #define FC_START_32 ((uint32) (FC_START))
 #define FC_START_64 ((uint64) (int64) (FC_START))
 
+#define FC_GENERATIONS 3
+
 /*
- * What a fill remembers of the moment before it copied the page: if either
- * number has moved when it publishes, D(p) may have changed meanwhile.
+ * What a fill remembers of the moment before it copied the page: if all
+ * generations have moved when it publishes, or its relation or database was
+ * invalidated after that epoch, D(p) may have changed meanwhile.
  */
 typedef struct FcGuard
 {
-	uint64		generation;		/* of the page */
-	uint32		epoch;			/* of its relation and database */
+	uint64		generation[FC_GENERATIONS]; /* of the page */
+	uint32		epoch;
 } FcGuard;
 
 /* Number of a slot on flash, counted from 0. */

@@ -703,6 +703,7 @@ fc_writer_run(FcSelfTest test)
 	{
 		bool		busy = false;
 		bool		scrubbing;
+		bool		sweeping = false;
 
 		ResetLatch(MyLatch);
 		CHECK_FOR_INTERRUPTS();
@@ -724,15 +725,17 @@ fc_writer_run(FcSelfTest test)
 				busy = true;
 			busy |= scan();
 			fc_cache_fill_flush();
-			busy |= fc_cache_sweep();
 			fc_cache_review_probe();
 			fc_cache_review_streams();
 			tell_log();
 			warn_unbounded();
 		}
+		/* paused, it keeps its entries: they get old as well */
+		if (fc_cache_state() == FC_STATE_ACTIVE || fc_cache_state() == FC_STATE_PAUSED)
+			busy |= sweeping = fc_cache_sweep();
 		idle = busy ? 0 : idle + 1;
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-						 scrubbing ? 0 : sleep_ms(idle),
+						 scrubbing || sweeping ? 0 : sleep_ms(idle),
 						 FC_WAIT_WRITER_MAIN);
 	}
 }

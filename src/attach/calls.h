@@ -10,11 +10,10 @@
  *	  shape.c		the table they are put into
  *	  data_file.c	where md keeps a page, for whom only wants to look
  *
- * Order around each change of a file: invalidate, md, invalidate again.  The
- * first keeps a hit from returning the old page while md writes the new one,
- * the second rejects fills that copied the old page in between.  If md
- * raises, the second is missing; then the buffer stays dirty, and no fill
- * copies a dirty page.
+ * Order around each change of a file: invalidate, md, invalidate again.  A
+ * page that is written is invalidated after md only: until then its buffer is
+ * under I/O, so nobody reads it, and dirty, so no fill copies it.  If md raises
+ * the buffer stays dirty, and the write will be tried again.
  *
  * Where only the main fork of a relation other than temporary matters, the
  * rest goes to md untouched.
@@ -124,10 +123,7 @@ extern int	fc_data_fd(void *arg, BlockNumber blk, off_t *offset);
  */
 extern void fc_watch_for_damage(BlockNumber blk, const char *page);
 
-/*
- * A page was written to disk: if that was to evict it, gives it to the writer.
- * `generation` is that of the invalidation after the write.
- */
-extern void fc_page_written(const FcTag *tag, uint64 generation, const char *page);
+/* A page was written to disk, and invalidated: if that was to evict it, gives it to the writer. */
+extern void fc_page_written(const FcTag *tag, const char *page);
 
 #endif							/* FC_ATTACH_CALLS_H */

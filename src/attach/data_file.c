@@ -85,12 +85,12 @@ fc_watch_for_damage(BlockNumber blk, const char *page)
  * in the pool, and clean now, when the hand comes.
  */
 void
-fc_page_written(const FcTag *tag, uint64 generation, const char *page)
+fc_page_written(const FcTag *tag, const char *page)
 {
 	if (MyBackendType != B_CHECKPOINTER && MyBackendType != B_BG_WRITER &&
 		fc_bufscan_being_evicted(tag))
 	{
 		fc_failpoint_of(FC_FP_EVICT_WRITTEN, tag->rel);
-		fc_cache_evicted(tag, generation, page);	/* E1 */
+		fc_cache_evicted(tag, page);	/* E1 */
 	}
 }

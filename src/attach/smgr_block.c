@@ -79,7 +79,6 @@ fc_smgr_write(SMgrRelation reln, ForkNumber forknum, BlockNumber blk,
 			  FcConstBytes *page, bool skip_fsync)
 {
 	FcTag		tag = fc_tag_of(reln, blk);
-	uint64		generation;
 
 	fc_calls[FC_CALL_WRITE]++;
 	if (!fc_is_cacheable(reln, forknum))
@@ -87,12 +86,11 @@ fc_smgr_write(SMgrRelation reln, ForkNumber forknum, BlockNumber blk,
 		mdwrite(reln, forknum, blk, page, skip_fsync);
 		return;
 	}
-	fc_cache_invalidate(&tag);	/* C1 */
 	fc_failpoint(FC_FP_WRITE_BEFORE_MD);
 	mdwrite(reln, forknum, blk, page, skip_fsync);	/* C2 */
 	fc_failpoint(FC_FP_WRITE_AFTER_MD);
-	generation = fc_cache_invalidate(&tag);	/* C3 */
-	fc_page_written(&tag, generation, page);
+	fc_cache_invalidate(&tag);	/* C3 */
+	fc_page_written(&tag, page);
 }
 
 #endif							/* PG_VERSION_NUM < 170000 */

@@ -139,21 +139,14 @@ fc_smgr_writev(SMgrRelation reln, ForkNumber forknum, BlockNumber blk,
 		mdwritev(reln, forknum, blk, pages, nblocks, skip_fsync);
 		return;
 	}
-	for (BlockNumber i = 0; i < nblocks; i++)
-	{
-		tag.blk = blk + i;
-		fc_cache_invalidate(&tag);	/* C1 */
-	}
 	fc_failpoint(FC_FP_WRITE_BEFORE_MD);
 	mdwritev(reln, forknum, blk, pages, nblocks, skip_fsync);	/* C2 */
 	fc_failpoint(FC_FP_WRITE_AFTER_MD);
 	for (BlockNumber i = 0; i < nblocks; i++)
 	{
-		uint64		generation;
-
 		tag.blk = blk + i;
-		generation = fc_cache_invalidate(&tag); /* C3 */
-		fc_page_written(&tag, generation, pages[i]);
+		fc_cache_invalidate(&tag);	/* C3 */
+		fc_page_written(&tag, pages[i]);
 	}
 }
 

@@ -63,6 +63,7 @@ byte w_page = NONE;
 bool w_generation, w_epoch;				/* the guard: is it still that of F1? */
 byte w_copy = RUBBISH;
 byte w_locks = NONE;					/* whose partition the writer holds */
+bool w_now;								/* F6: is the epoch that it read still the present one? */
 
 /* The hand-off queue. */
 byte h_page[CELLS] = NONE;
@@ -188,6 +189,7 @@ inline bump_epoch()
 	d_step
 	{
 		w_epoch = false;
+		w_now = false;
 		h_epoch[0] = false;
 		current[0] = false;
 #if CELLS > 1
@@ -276,15 +278,15 @@ end:
 
 	/* It is written: by the checkpointer, the background writer, or to be evicted. */
 	:: atomic { pool[p] == DIRTY -> pool[p] = WRITING };
-#if !defined(BREAK_C1) && !defined(BREAK_WRITE)
-		invalidate(p);						/* C1 */
+#ifdef BREAK_C3_EARLY
+		invalidate(p);
 #endif
 		if
 		:: D[p] = frame[p]					/* C2 */
 		:: d_step { D[p] = frame[p]; pool[p] = DIRTY };	/* md wrote, and raised */
 			goto end
 		fi;
-#if !defined(BREAK_C3) && !defined(BREAK_WRITE)
+#if !defined(BREAK_C3) && !defined(BREAK_C3_EARLY)
 		invalidate(p);						/* C3 */
 #endif
 		if
@@ -406,6 +408,7 @@ inline forget_fill()
 	w_page = NONE;
 	w_generation = false;
 	w_epoch = false;
+	w_now = false;
 	w_copy = RUBBISH
 }
 
@@ -574,7 +577,7 @@ store:
 #ifdef BREAK_F4_VERSION
 	d_step { raise_version(s) }
 #endif
-	w_locks = w_page;						/* F6 */
+	d_step { w_locks = w_page; w_now = true }	/* F6 */
 	if
 	:: GUARD_HOLDS && !CURRENT_ENTRY(w_page)
 	:: !(GUARD_HOLDS && !CURRENT_ENTRY(w_page)) -> goto release
@@ -587,7 +590,7 @@ store:
 #ifdef BREAK_F6_ENTRY_EPOCH
 		current[s] = true;
 #else
-		current[s] = w_epoch;
+		current[s] = w_now;
 #endif
 #ifdef CHECKSUM
 		sum[s] = w_copy;
@@ -700,15 +703,8 @@ end:
 #endif
 		d_step { frame[P] = D[P]; pool[P] = CLEAN }
 
-	/* The database is dropped or moved; and is made anew, or moved back. */
-	:: D[P] != NO_PAGE ->
-#ifndef BREAK_DATABASE_BEFORE
-		bump_database();					/* C1 */
-#endif
-		if
-		:: atomic { LOCKABLE -> exclusive = true }
-		:: D[P] == NO_PAGE -> goto end
-		fi;
+	/* The database is dropped, and made anew with the same number; who makes it has a C1 and a C3 of his own. */
+	:: atomic { LOCKABLE -> exclusive = true };
 #ifdef BREAK_DATABASE_EARLY
 		bump_database();
 #endif
@@ -721,7 +717,27 @@ end:
 		bump_database();					/* C1 */
 #endif
 		atomic { change(P); D[P] = CONTENT(P, newer[P]) };	/* C2 */
+#if !defined(BREAK_DATABASE_CREATE) && !defined(BREAK_DATABASE_EARLY)
+		bump_database();					/* C3 */
+#endif
 		exclusive = false
+
+	/* It is moved to another tablespace, by a commit before the files here are removed. */
+	:: atomic { LOCKABLE -> exclusive = true };
+		drop_buffers();
+#ifndef BREAK_DATABASE_LATE
+		bump_database();					/* C3 */
+#endif
+		D[P] = NO_PAGE;						/* C2 */
+		/* And back, by a commit after they are copied. */
+		atomic { change(P); D[P] = CONTENT(P, newer[P]) };	/* C2 */
+#ifndef BREAK_DATABASE_LATE
+		bump_database();					/* C3 */
+#endif
+		exclusive = false;
+#ifdef BREAK_DATABASE_LATE
+		bump_database()
+#endif
 	od
 }
 #endif

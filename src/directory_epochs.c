@@ -1,0 +1,279 @@
+/*-------------------------------------------------------------------------
+ *
+ * directory_epochs.c
+ *	  See directory_epochs.h.
+ *
+ * A set has 8 places, each with a relation or a database and the epoch of its
+ * last invalidation.  A place is free when that is not after `settled`: the
+ * epoch in which the last but one sweep began.  (The last would do for
+ * entries; but a guard may be as old as a round of the writer, and is turned
+ * down only when it is older than `settled`.)  For each set beside that:
+ *	newest	the epoch of the last invalidation in it.  Mostly older than the
+ *			entry that is asked for, and then nothing else is looked at.
+ *	crowded the epoch in which no place was free the last time.
+ *
+ * What orders it.  An invalidation writes its place and its set, then, after a
+ * write barrier, the epoch.  So who reads the epoch, and looks after a read
+ * barrier, sees all invalidations up to it; F6 and the sweep date entries
+ * so.  Who must see an invalidation otherwise comes after it by a lock of the
+ * server (src/README.md, "Atomics").
+ *
+ * A place is reused under the eyes of those who look.  Its epoch is first set
+ * to `settled`, then the relation changes, then the epoch of now is written;
+ * who looks reads the epoch first.  So nobody takes a new epoch for that of the
+ * former relation.  And the former relation misses nothing: a reader who looks
+ * at an entry holds its partition's lock, so the sweep that makes the place free
+ * has not yet passed that entry, or it is younger than `settled`.
+ *
+ * Epochs are compared by their distance from the present one, and come round;
+ * see FC_EPOCHS_UNSWEPT.
+ *
+ * Copyright (c) 2026, the pg_flashcache developers
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "common/hashfn.h"
+#include "directory_epochs.h"
+#include "port/atomics.h"
+#include "storage/spin.h"
+
+#define PLACES 8
+#define MIN_SETS 1024
+#define MAX_SETS 8192
+
+typedef struct Place
+{
+	FcRel		rel;			/* of a database: db alone */
+	pg_atomic_uint32 epoch;
+} Place;
+
+typedef struct Set
+{
+	pg_atomic_uint32 newest;
+	pg_atomic_uint32 crowded;
+} Set;
+
+typedef struct Epochs
+{
+	pg_atomic_uint32 now;
+	slock_t		lock;			/* held to change it, and places and sets */
+	char		pad[PG_CACHE_LINE_SIZE];
+	uint32		nsets;			/* power of 2 */
+	pg_atomic_uint32 swept;		/* when the last complete sweep began */
+	pg_atomic_uint32 settled;	/* when the one before that began */
+} Epochs;
+
+static Epochs *epochs;
+static Set *sets;
+static Place *places;
+
+/* One set for each 128 slots: 1 byte a slot. */
+static uint32
+sets_for(uint32 slots)
+{
+	uint32		n = MIN_SETS;
+
+	while (n * 2 <= slots / 128 && n < MAX_SETS)
+		n *= 2;
+	return n;
+}
+
+Size
+fc_epochs_size(uint32 slots)
+{
+	return CACHELINEALIGN(sizeof(Epochs)) +
+		CACHELINEALIGN(sets_for(slots) * sizeof(Set)) +
+		CACHELINEALIGN(sets_for(slots) * PLACES * sizeof(Place));
+}
+
+/* Lets all that is not after `epoch` be of that epoch, as seen from the present one. */
+static void
+settle(uint32 epoch)
+{
+	for (uint32 i = 0; i < epochs->nsets; i++)
+	{
+		pg_atomic_uint32 *word[PLACES + 2] = {&sets[i].newest, &sets[i].crowded};
+		uint32		now;
+
+		for (int j = 0; j < PLACES; j++)
+			word[2 + j] = &places[i * PLACES + j].epoch;
+		SpinLockAcquire(&epochs->lock);
+		now = pg_atomic_read_u32(&epochs->now);
+		for (int j = 0; j < PLACES + 2; j++)
+			if (now - pg_atomic_read_u32(word[j]) > now - epoch)
+				pg_atomic_write_u32(word[j], epoch);
+		SpinLockRelease(&epochs->lock);
+	}
+}
+
+void
+fc_epochs_init(void *memory, uint32 slots)
+{
+	char	   *p = memory;
+
+	epochs = memory;
+	p += CACHELINEALIGN(sizeof(Epochs));
+	sets = (Set *) p;
+	p += CACHELINEALIGN(sets_for(slots) * sizeof(Set));
+	places = (Place *) p;
+
+	SpinLockInit(&epochs->lock);
+	epochs->nsets = sets_for(slots);
+	pg_atomic_init_u32(&epochs->now, FC_START_32);
+	pg_atomic_init_u32(&epochs->swept, FC_START_32);
+	pg_atomic_init_u32(&epochs->settled, FC_START_32);
+	if (FC_START != 0)
+		settle(FC_START_32);
+}
+
+uint32
+fc_epoch_now(void)
+{
+	return pg_atomic_read_u32(&epochs->now);
+}
+
+static inline bool
+is_after(uint32 a, uint32 b)
+{
+	return (int32) (a - b) > 0;
+}
+
+static inline bool
+is_same(const FcRel *a, const FcRel *b)
+{
+	return a->rel == b->rel && a->db == b->db && a->spc == b->spc;
+}
+
+static inline uint32
+set_of(FcRel rel)
+{
+	uint32		h = hash_combine(murmurhash32(rel.rel),
+								 hash_combine(murmurhash32(rel.db), murmurhash32(rel.spc)));
+
+	return h & (epochs->nsets - 1);
+}
+
+static inline FcRel
+database_of(Oid db)
+{
+	FcRel		rel = {InvalidOid, db, InvalidOid};
+
+	return rel;
+}
+
+/* The place of the relation; else one that is free; else NULL.  Caller holds the lock. */
+static Place *
+find_place(uint32 set, const FcRel *rel, uint32 settled)
+{
+	Place	   *free = NULL;
+
+	for (Place *place = &places[set * PLACES]; place < &places[(set + 1) * PLACES]; place++)
+	{
+		if (is_same(&place->rel, rel))
+			return place;
+		if (!is_after(pg_atomic_read_u32(&place->epoch), settled))
+			free = place;
+	}
+	if (free == NULL)
+		return NULL;
+	pg_atomic_write_u32(&free->epoch, settled);
+	pg_write_barrier();
+	free->rel = *rel;
+	pg_write_barrier();
+	return free;
+}
+
+uint32
+fc_epoch_invalidate(FcRel rel)
+{
+	uint32		set = set_of(rel);
+	uint32		now;
+	uint32		settled;
+	Place	   *place;
+
+	SpinLockAcquire(&epochs->lock);
+	now = pg_atomic_read_u32(&epochs->now) + 1;
+	settled = pg_atomic_read_u32(&epochs->settled);
+	place = find_place(set, &rel, settled);
+	pg_atomic_write_u32(place != NULL ? &place->epoch : &sets[set].crowded, now);
+	pg_write_barrier();
+	pg_atomic_write_u32(&sets[set].newest, now);
+	pg_write_barrier();
+	pg_atomic_write_u32(&epochs->now, now);
+	SpinLockRelease(&epochs->lock);
+	pg_memory_barrier();
+	return now - settled;
+}
+
+uint32
+fc_epoch_invalidate_database(Oid db)
+{
+	return fc_epoch_invalidate(database_of(db));
+}
+
+static bool
+was_invalidated(FcRel rel, uint32 since)
+{
+	uint32		set = set_of(rel);
+
+	if (likely(!is_after(pg_atomic_read_u32(&sets[set].newest), since)))
+		return false;
+	pg_read_barrier();
+	if (is_after(pg_atomic_read_u32(&sets[set].crowded), since))
+		return true;
+	for (Place *place = &places[set * PLACES]; place < &places[(set + 1) * PLACES]; place++)
+	{
+		if (!is_after(pg_atomic_read_u32(&place->epoch), since))
+			continue;
+		pg_read_barrier();		/* pairs with those of find_place() */
+		if (is_same(&place->rel, &rel))
+			return true;
+	}
+	return false;
+}
+
+bool
+fc_epoch_ended(FcRel rel, uint32 since)
+{
+	return was_invalidated(rel, since) || was_invalidated(database_of(rel.db), since);
+}
+
+bool
+fc_epochs_sweep_wanted(void)
+{
+	return fc_epoch_now() != pg_atomic_read_u32(&epochs->swept);
+}
+
+bool
+fc_epochs_sweep_urgent(void)
+{
+	return fc_epoch_now() - pg_atomic_read_u32(&epochs->swept) >= epochs->nsets * PLACES / 4;
+}
+
+bool
+fc_epoch_forgotten(uint32 epoch)
+{
+	return is_after(pg_atomic_read_u32(&epochs->settled), epoch);
+}
+
+void
+fc_epochs_swept(uint32 begun)
+{
+	uint32		settled = pg_atomic_read_u32(&epochs->swept);
+
+	pg_atomic_write_u32(&epochs->settled, settled);
+	pg_atomic_write_u32(&epochs->swept, begun);
+	settle(settled);
+}
+
+void
+fc_epochs_forget(void)
+{
+	uint32		now = fc_epoch_now();
+
+	pg_atomic_write_u32(&epochs->swept, now);
+	pg_atomic_write_u32(&epochs->settled, now);
+	settle(now);
+}
