@@ -106,6 +106,7 @@ next_mount(const char *table, Mount *mount)
 		const char *line = table;
 		const char *end = strchr(line, '\n');
 		char		copy[LINE_MAX_BYTES];
+		char	   *rest;
 		size_t		len = end ? (size_t) (end - line) : strlen(line);
 
 		table += len + (end ? 1 : 0);
@@ -113,7 +114,8 @@ next_mount(const char *table, Mount *mount)
 			continue;
 		memcpy(copy, line, len);
 		copy[len] = '\0';
-		if (sscanf(copy, "%d %*d %31s %4095s %4095s", &mount->id, mount->system, mount->root, mount->at) != 4)
+		mount->id = (int) strtol(copy, &rest, 10);
+		if (rest == copy || sscanf(rest, " %*s %31s %4095s %4095s", mount->system, mount->root, mount->at) != 3)
 			continue;
 		unescape(mount->root);
 		unescape(mount->at);
@@ -153,7 +155,7 @@ mount_of(int fd)
 	close(info);
 	text[Max(n, 0)] = '\0';
 	found = strstr(text, "mnt_id:");
-	return found != NULL ? atoi(found + strlen("mnt_id:")) : -1;
+	return found != NULL ? (int) strtol(found + strlen("mnt_id:"), NULL, 10) : -1;
 }
 
 static bool
