@@ -670,6 +670,8 @@ on_sigterm(int signo, siginfo_t *info, void *context)
 {
 	int			save_errno = errno;
 
+	if (MyProcPid != (int) getpid())
+		return;					/* a child that has not got rid of this handler yet */
 	if (info->si_pid == PostmasterPid)
 		server_ends = true;
 	ShutdownRequestPending = true;
