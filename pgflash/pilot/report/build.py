@@ -344,7 +344,7 @@ def memory_or_flash(scenario: Scenario, points: list[Point]) -> Figure | None:
     chosen += [(f"{p.arm['extra_memory']} more memory", p) for p in memory]
     chosen += [(f"flash cache of {_label(p)}", p) for p in caches]
     if free is not None:
-        chosen.append(("no limit on memory: the page cache may hold all", free))
+        chosen.append(("no memory limit", free))
     figure = Figure(f"memory-or-flash-{scenario.name}", "More memory, or flash", "Would memory do it?")
     _bars(scenario, figure, chosen, more={label: [_memory_words(p)] for label, p in chosen})
     assert figure.grid is not None
@@ -498,7 +498,7 @@ def flash_writes(scenario: Scenario, points: list[Point], drive: Endurance, assu
         a_day.add(point.variant, point.value(lambda run: run["flash_write_bytes_per_s"] * 86400 / 1e9))
         written = point.named("disk_write_bytes_per_transaction")
         rows.append([
-            point.variant, show_bytes(rate.median), f"{rate.median * 86400 / 1e9:,.3g} GB", show_years(drive.years(rate.median)),
+            point.variant, show_bytes(rate.median), f"{show_number(rate.median * 86400 / 1e9)} GB", show_years(drive.years(rate.median)),
             number(point.named("flash_page_writes_per_miss"), 3), number(point.named("write_amplification"), 3),
             show_bytes(written.median) if written is not None else "-",
         ])  # fmt: skip
