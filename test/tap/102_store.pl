@@ -115,7 +115,8 @@ sub open_files
 	ok($node->poll_query_until('postgres', q{SELECT state = 'off' AND reason LIKE 'could not reserve % kB for %' FROM pg_stat_flashcache}), 'holes: no space');
 	like(fc_view($node), qr/^off\|$reason\|/, 'holes: it says so');
 	is(slurp_file($file) eq $content, 1, 'holes: the content has stayed');
-	is((stat $file)[12], $blocks, 'holes: what was taken is given back');
+	# What was reserved and never written may go as well.
+	cmp_ok((stat $file)[12], '<=', $blocks, 'holes: what was taken is given back');
 	fc_failpoint($node, 'store_open', 'off');
 	is($node->safe_psql('postgres', 'SELECT pg_flashcache_enable()'), 't', 'holes: space, enabled');
 	@stat = stat $file;

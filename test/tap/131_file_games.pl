@@ -145,6 +145,8 @@ foreach my $mask (0, 0077, 0277)
 	$group->init(extra => ['--allow-group-access']);
 	$group->append_conf('postgresql.conf', fc_conf($group));
 	$group->start;
+	fc_create_sql($group);
+	fc_wait_active($group);
 	is(sprintf('%04o', (stat fc_flash_file($group))[2] & 07777), '0600', 'data directory readable to the group: mode 0600 all the same');
 	$group->stop;
 }
