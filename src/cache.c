@@ -80,6 +80,7 @@ fc_cache_shmem_init(uint32 slots, Size memory)
 	pg_atomic_init_u32(&fc_cache->state, FC_STATE_STARTING);
 	pg_atomic_init_u32(&fc_cache->filling_stopped, 0);
 	pg_atomic_init_u32(&fc_cache->probe_interval, 1);
+	pg_atomic_init_u64(&fc_cache->disk_timed_at, 0);
 	for (int i = 0; i < FC_SHARED_TIMES; i++)
 		pg_atomic_init_u32(&fc_cache->times_ns[i], 0);
 	pg_atomic_init_u32(&fc_cache->verify_logged, 0);
@@ -120,6 +121,18 @@ fc_cache_state(void)
 	if (unlikely(fc_cache == NULL))
 		return startup_state;
 	return (FcState) pg_atomic_read_u32(&fc_cache->state);
+}
+
+bool
+fc_cache_takes_part(void)
+{
+	FcState		state = fc_cache_state();
+
+	/* paused: the disk's time tells when to come back */
+	if (likely(state == FC_STATE_ACTIVE || state == FC_STATE_PAUSED))
+		return true;
+	fc_store_close();
+	return false;
 }
 
 const char *
@@ -236,6 +249,12 @@ void
 fc_cache_stop_filling(void)
 {
 	pg_atomic_write_u32(&fc_cache->filling_stopped, 1);
+}
+
+bool
+fc_cache_filling_stopped(void)
+{
+	return fc_cache == NULL || pg_atomic_read_u32(&fc_cache->filling_stopped) != 0;
 }
 
 /* ---- read ---- */

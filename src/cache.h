@@ -46,6 +46,12 @@ extern void fc_cache_stay_out(FcState state, const char *reason, const char *hin
 extern FcState fc_cache_state(void);
 extern const char *fc_state_name(FcState state);
 
+/*
+ * Does the cache have anything to do with reads at present?  If not, this
+ * process lets go of the device (H7).
+ */
+extern bool fc_cache_takes_part(void);
+
 /* The reason of the state, empty if there is none; and since when it is, 0 if unknown. */
 extern TimestampTz fc_cache_reason(char *reason, size_t len);
 
@@ -108,6 +114,13 @@ extern int	fc_cache_read(const FcRun *run, char *const *pages);
 /* Tells that n pages have been read from disk, in one request that was begun at `begin` (ns). */
 extern void fc_cache_disk_read(uint64 begin, int n);
 
+/*
+ * A run is about to be read from disk in a way that nobody can time.  Should
+ * it be read at once instead, so that the caller can?  True a few times a
+ * second in the whole server, and only where the time would be used.
+ */
+extern bool fc_cache_wants_disk_time(const FcRun *run);
+
 /* Tells that n pages are being read from disk; how long it takes nobody will know. */
 extern void fc_cache_disk_read_started(int n);
 
@@ -154,6 +167,7 @@ extern void fc_cache_evicted(const FcTag *tag, const char *page);
  * from there until the server restarts.
  */
 extern void fc_cache_stop_filling(void);
+extern bool fc_cache_filling_stopped(void);
 
 /* Is a page that leaves the buffer pool worth writing, by what was measured? */
 extern bool fc_cache_worth_filling(void);

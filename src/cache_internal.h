@@ -34,6 +34,7 @@ struct FcCacheShared
 	pg_atomic_uint32 state;		/* FcState; a late look at it does no harm */
 	pg_atomic_uint32 filling_stopped;	/* read after F2, which orders it */
 	pg_atomic_uint32 probe_interval;	/* from here on hints, no order needed */
+	pg_atomic_uint64 disk_timed_at; /* when a read was last made synchronous for that, ns */
 	pg_atomic_uint32 times_ns[FC_SHARED_TIMES]; /* means, as in FcTimes */
 	pg_atomic_uint32 verify_logged;
 	pg_atomic_uint32 wrong_in_a_row;	/* pages with wrong content, no good one between */

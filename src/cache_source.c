@@ -35,6 +35,9 @@
 #define EXCHANGE_NS UINT64CONST(5000000)
 #define OLD_NEWS_NS UINT64CONST(1000000000)
 
+/* What the disk takes is asked for so often in the whole server, where it is not seen anyway. */
+#define TIME_DISK_NS UINT64CONST(250000000)
+
 /* After a prefetch the next reads of the relation are no stream of ours. */
 #define PREFETCH_CREDIT 64
 
@@ -155,6 +158,21 @@ fc_cache_disk_read_started(int n)
 }
 
 bool
+fc_cache_wants_disk_time(const FcRun *run)
+{
+	uint64		now;
+	uint64		last;
+
+	/* that of a stream matters only where flash could be read instead */
+	if (run->stream != NULL && run->why[0] != FC_LEFT_TO_STREAM)
+		return false;
+	now = fc_now_ns();
+	last = pg_atomic_read_u64(&fc_cache->disk_timed_at);
+	return now - last >= TIME_DISK_NS &&
+		pg_atomic_compare_exchange_u64(&fc_cache->disk_timed_at, &last, now);
+}
+
+bool
 fc_cache_worth_filling(void)
 {
 	FcTimes		common = {
@@ -163,6 +181,59 @@ fc_cache_worth_filling(void)
 	};
 
 	return fc_setting_os_cache_probe == FC_PROBE_OFF || fc_policy_worth_filling(&common);
+}
+
+/* ---- look-ups ---- */
+
+/*
+ * What this process has looked up of the pages that it is about to ask for:
+ * from fc_cache_combine() to the plan of that request, and from a plan to that
+ * of what it left over.  A plan that begins elsewhere forgets it.
+ */
+static struct
+{
+	FcTag		tag;			/* of the first page */
+	int			n;
+	bool		found[FC_MAX_RUN];
+	FcSlotRef	ref[FC_MAX_RUN];
+} known;
+
+/*
+ * R1 for the page that is `i` pages after the first one.  The request's I/O is
+ * held by now, but was not necessarily when the page was looked up.  "Not on
+ * flash" may be believed: at worst it is a miss too many.  An entry must be
+ * there still, see src/README.md.
+ */
+static bool
+look_up(const FcTag *tag, int i, FcSlotRef *ref)
+{
+	bool		found;
+
+	if (i < known.n && !known.found[i])
+		return false;
+	if (i < known.n && fc_directory_still(&known.ref[i]))
+	{
+		*ref = known.ref[i];
+		return true;
+	}
+	found = fc_directory_lookup(tag, fc_directory_hash(tag), ref);
+	if (i == known.n && i < FC_MAX_RUN)
+	{
+		known.found[i] = found;
+		known.ref[i] = *ref;
+		known.n++;
+	}
+	return found;
+}
+
+/* The request for the first n pages has been planned. */
+static void
+forget(int n)
+{
+	known.n = Max(known.n - n, 0);
+	known.tag.blk += n;
+	memmove(known.found, known.found + n, known.n * sizeof(known.found[0]));
+	memmove(known.ref, known.ref + n, known.n * sizeof(known.ref[0]));
 }
 
 /* ---- streams ---- */
@@ -296,12 +367,12 @@ fc_cache_review_probe(void)
 /* ---- the choice ---- */
 
 static FcSource
-choose(const FcTag *tag, bool together, FcDataFd data_fd, void *arg,
+choose(const FcTag *tag, int i, bool together, FcDataFd data_fd, void *arg,
 	   FcStream **stream, FcSlotRef *ref)
 {
 	fc_cache_ahead_asked(tag);
 	*stream = follow_stream(tag);
-	if (!fc_directory_lookup(tag, fc_directory_hash(tag), ref)) /* R1 */
+	if (!look_up(tag, i, ref))	/* R1 */
 		return FC_NOT_ON_FLASH;
 	if (!fc_store_may_read(fc_setting_io_timeout))
 		return FC_LEFT_UNBOUNDED;
@@ -324,26 +395,29 @@ fc_cache_plan(FcRun *run, const FcTag *tag, int n, FcDataFd data_fd, void *arg)
 	run->asks_again = false;
 	if (fc_cache_state() != FC_STATE_ACTIVE)
 	{
-		if (fc_cache_state() != FC_STATE_PAUSED)
-			fc_store_close();
+		(void) fc_cache_takes_part();
 		run->n = n;
 		run->why[0] = FC_NOT_ACTIVE;
 		run->from_flash = false;
 		run->stream = NULL;
 		return;
 	}
-	run->why[0] = choose(&t, n > 1, data_fd, arg, &run->stream, &run->ref[0]);
+	if (!fc_tag_equal(&known.tag, tag))
+		known.n = 0;
+	known.tag = *tag;
+	run->why[0] = choose(&t, 0, n > 1, data_fd, arg, &run->stream, &run->ref[0]);
 	run->from_flash = run->why[0] == FC_FROM_FLASH;
 	for (run->n = 1; run->n < n; run->n++)
 	{
 		FcStream   *stream;
 
 		t.blk++;
-		run->why[run->n] = choose(&t, true, data_fd, arg, &stream, &run->ref[run->n]);
+		run->why[run->n] = choose(&t, run->n, true, data_fd, arg, &stream, &run->ref[run->n]);
 		if ((run->why[run->n] == FC_FROM_FLASH) != run->from_flash)
 			break;
 		run->stream = stream;
 	}
+	forget(run->n);
 }
 
 int
@@ -358,11 +432,13 @@ fc_cache_combine(const FcTag *tag, int limit)
 	if (fc_cache_state() != FC_STATE_ACTIVE || !fc_store_may_read(fc_setting_io_timeout) ||
 		fc_policy_in_stream(&streams, stream_key(tag), tag->blk))
 		return limit;
-	first = fc_directory_lookup(&t, fc_directory_hash(&t), &ref);
+	known.tag = *tag;
+	known.n = 0;
+	first = look_up(&t, 0, &ref);
 	for (n = 1; n < limit; n++)
 	{
 		t.blk++;
-		if (fc_directory_lookup(&t, fc_directory_hash(&t), &ref) != first)
+		if (look_up(&t, n, &ref) != first)
 			break;
 	}
 	return n;

@@ -414,6 +414,20 @@ fc_directory_lookup(const FcTag *tag, uint64 hash, FcSlotRef *ref)
 }
 
 bool
+fc_directory_still(const FcSlotRef *ref)
+{
+	Entry	   *e = &entries[ref->slot];
+	uint32		word = pg_atomic_read_u32(&e->word);
+
+	/*
+	 * Linked, and of the same version: then it has been linked all the time,
+	 * since a slot that was unlinked gets another version before it is linked
+	 * again.  Should it be reused at this moment, R3 sees that.
+	 */
+	return word_state(word) == SLOT_USED && word_version(word) == ref->version && entry_current(e);
+}
+
+bool
 fc_directory_unchanged(const FcSlotRef *ref)
 {
 	/*

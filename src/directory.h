@@ -95,6 +95,12 @@ extern bool fc_directory_remove(const FcTag *tag, uint64 hash, bool modified);
 /* R1: finds a current entry. */
 extern bool fc_directory_lookup(const FcTag *tag, uint64 hash, FcSlotRef *ref);
 
+/*
+ * Is an entry that was looked up before still there, and current?  Without the
+ * lock: for whoever holds the page's I/O by now, so that nobody changes D(p).
+ */
+extern bool fc_directory_still(const FcSlotRef *ref);
+
 /* R3: does the slot still hold what was looked up? */
 extern bool fc_directory_unchanged(const FcSlotRef *ref);
 

@@ -19,8 +19,14 @@
  * divides by the block size, the raw result k means k blocks, and the
  * buffer manager's own callback then verifies the pages as always.
  *
- * Nobody can time a request that somebody else completes.  So one in many is
- * read from disk here and now as well: that tells what the disk costs.
+ * Nobody can time a request that somebody else completes.  Where the server
+ * will wait for the answer at once it says so, and then md reads before it
+ * returns: these are timed.  Where only others are made, a few a second in the
+ * whole server are read here and now, if their time would matter
+ * (fc_cache_wants_disk_time).
+ *
+ * While the cache takes no part, requests go to md before anything else is
+ * done, but for what keeps a damaged page out of the cache later on.
  *
  * Copyright (c) 2026, the pg_flashcache developers
  *
@@ -40,8 +46,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* With io_method worker and io_uring. */
-#define TIMED_ONE_IN 64
+#include "access/xlog.h"
+#include "storage/aio_internal.h"
 
 uint32
 fc_smgr_maxcombine(SMgrRelation reln, ForkNumber forknum, BlockNumber blk)
@@ -49,7 +55,7 @@ fc_smgr_maxcombine(SMgrRelation reln, ForkNumber forknum, BlockNumber blk)
 	uint32		limit = mdmaxcombine(reln, forknum, blk);
 
 	fc_calls[FC_CALL_MAXCOMBINE]++;
-	if (fc_is_cacheable(reln, forknum) && limit > 1)
+	if (limit > 1 && fc_cache_state() == FC_STATE_ACTIVE && fc_is_cacheable(reln, forknum))
 	{
 		FcTag		tag = fc_tag_of(reln, blk);
 
@@ -85,26 +91,63 @@ complete(PgAioHandle *ioh, int fd, SMgrRelation reln, ForkNumber forknum, BlockN
 	pgaio_io_start_readv(ioh, fd, 1, 0);
 }
 
+/* Reads from disk, and completes the request. */
+static void
+read_now(PgAioHandle *ioh, int fd, SMgrRelation reln, ForkNumber forknum,
+		 BlockNumber blk, void **pages, BlockNumber nblocks)
+{
+	fc_failpoint(FC_FP_DISK_READ);
+	mdreadv(reln, forknum, blk, pages, nblocks);
+	for (BlockNumber i = 0; i < nblocks; i++)
+		fc_watch_for_damage(blk + i, pages[i]);
+	complete(ioh, fd, reln, forknum, blk, nblocks);
+}
+
+/* Lets md start the read.  Timed where md does not return before it has finished. */
+static void
+start_from_disk(PgAioHandle *ioh, SMgrRelation reln, ForkNumber forknum,
+				BlockNumber blk, void **pages, BlockNumber nblocks)
+{
+	bool		at_once = io_method == IOMETHOD_SYNC || (ioh->flags & PGAIO_HF_SYNCHRONOUS) != 0;
+	uint64		begin = at_once ? fc_now_ns() : 0;
+
+	fc_failpoint(FC_FP_DISK_READ);
+	mdstartreadv(ioh, reln, forknum, blk, pages, nblocks);
+	if (at_once)
+		fc_cache_disk_read(begin, nblocks);
+	else
+		fc_cache_disk_read_started(nblocks);
+}
+
+/*
+ * Must the pages be looked at before they are in valid buffers?  Then they
+ * have to be read now.
+ */
+static bool
+may_be_damaged(void)
+{
+	return unlikely(ignore_checksum_failure) && DataChecksumsEnabled() && !fc_cache_filling_stopped();
+}
+
 void
 fc_smgr_startreadv(PgAioHandle *ioh, SMgrRelation reln, ForkNumber forknum,
 				   BlockNumber blk, void **pages, BlockNumber nblocks)
 {
-	FcTag		tag = fc_tag_of(reln, blk);
+	FcTag		tag;
 	FcRun		run;
+	uint64		begin;
 	int			good;
 	int			fd;
-	uint64		begin;
-	bool		now;
-	static int	untimed = 0;
 
 	fc_calls[FC_CALL_STARTREAD]++;
-	if (!fc_is_cacheable(reln, forknum) || !fc_bufscan_in_pool(pages[0]) ||
+	if ((!fc_cache_takes_part() && !may_be_damaged()) ||
+		!fc_is_cacheable(reln, forknum) || !fc_bufscan_in_pool(pages[0]) ||
 		(fd = endless_fd()) < 0)
 	{
-		mdstartreadv(ioh, reln, forknum, blk, pages, nblocks);
-		fc_cache_disk_read_started(nblocks);
+		start_from_disk(ioh, reln, forknum, blk, pages, nblocks);
 		return;
 	}
+	tag = fc_tag_of(reln, blk);
 	fc_cache_plan(&run, &tag, nblocks, fc_data_fd, reln);
 	run.asks_again = true;
 	good = fc_cache_read(&run, (char **) pages);	/* S1 */
@@ -119,24 +162,15 @@ fc_smgr_startreadv(PgAioHandle *ioh, SMgrRelation reln, ForkNumber forknum,
 
 	/* the run; or, of a run on flash, the page that failed */
 	nblocks = run.from_flash ? 1 : run.n;
-	begin = fc_now_ns();
-	if (io_method != IOMETHOD_SYNC && ++untimed == TIMED_ONE_IN)
-		untimed = 0;
-	now = unlikely(ignore_checksum_failure) || (io_method != IOMETHOD_SYNC && untimed == 0);
-	fc_failpoint(FC_FP_DISK_READ);
-	if (now)
+	if (!may_be_damaged() &&
+		(io_method == IOMETHOD_SYNC || (ioh->flags & PGAIO_HF_SYNCHRONOUS) != 0 || !fc_cache_wants_disk_time(&run)))
 	{
-		mdreadv(reln, forknum, blk, pages, nblocks);
-		for (BlockNumber i = 0; i < nblocks; i++)
-			fc_watch_for_damage(blk + i, pages[i]);
-		complete(ioh, fd, reln, forknum, blk, nblocks);
+		start_from_disk(ioh, reln, forknum, blk, pages, nblocks);
+		return;
 	}
-	else
-		mdstartreadv(ioh, reln, forknum, blk, pages, nblocks);
-	if (now || io_method == IOMETHOD_SYNC)
-		fc_cache_disk_read(begin, nblocks);
-	else
-		fc_cache_disk_read_started(nblocks);
+	begin = fc_now_ns();
+	read_now(ioh, fd, reln, forknum, blk, pages, nblocks);
+	fc_cache_disk_read(begin, nblocks);
 }
 
 void

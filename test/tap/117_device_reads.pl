@@ -119,6 +119,65 @@ SKIP:
 	}
 }
 
+# From 18 on reads from disk stay asynchronous. Each request to the disk takes 2 ms here; only of one that somebody has waited for
+# within the storage manager is the time counted.
+SKIP:
+{
+	skip 'reads are not asynchronous', 1
+	  if $node->pg_version < 18 || $node->safe_psql('postgres', 'SHOW io_method') eq 'sync';
+	# no page comes to flash
+	$node->append_conf('postgresql.conf', "zero_damaged_pages = on\npg_flashcache.enabled = off");
+	$node->reload;
+	fc_wait_state($node, 'disabled');
+	my $session = $node->background_psql('postgres');
+	my $io = 'SELECT disk_reads, disk_read_time_us FROM pg_stat_flashcache_session';
+	$session->query_safe("SET enable_$_ = off") foreach qw(indexscan indexonlyscan tidscan);
+	$session->query_safe('PREPARE one AS SELECT length(val) FROM b WHERE ctid = $1');
+	$session->query_safe('PREPARE sparse AS SELECT count(val) FROM b WHERE id = ANY (ARRAY(SELECT generate_series(1, 960, 10)))');
+	# Runs statements in that session, which has run them before, and returns how many pages it has read from disk, and for how long.
+	my $moved = sub {
+		my @statements = @_;
+		fc_push_out($node, $_) foreach @tags;
+		my @before = split /\|/, $session->query_safe($io);
+		fc_failpoint($node, 'disk_read', 'delay:2000');
+		$session->query_safe($_) foreach @statements;
+		fc_failpoint($node, 'disk_read', 'off');
+		my @after = split /\|/, $session->query_safe($io);
+		return map { $after[$_] - $before[$_] } 0, 1;
+	};
+	my @scan = ('BEGIN', 'DECLARE c CURSOR FOR SELECT id FROM a', 'MOVE 100 FROM c', 'MOVE ALL FROM c', 'COMMIT');
+
+	$session->query_safe($_) foreach @scan, 'EXECUTE one(\'(5,1)\')', 'EXECUTE sparse', $io, $io;
+	my ($reads, $time) = $moved->(@scan);
+	cmp_ok($reads, '>=', $pages, 'disabled: a scan from disk');
+	is($time, 0, 'disabled: nobody waited for any of it');
+
+	$node->append_conf('postgresql.conf', 'pg_flashcache.enabled = on');
+	$node->reload;
+	fc_wait_active($node);
+	fc_push_out($node, $_) foreach @tags;
+	$session->query_safe($_) foreach @scan[0 .. 2];
+	fc_failpoint($node, 'disk_read', 'delay:2000');
+	my @before = split /\|/, $session->query_safe($io);
+	$session->query_safe($scan[3]);
+	my @after = split /\|/, $session->query_safe($io);
+	fc_failpoint($node, 'disk_read', 'off');
+	$session->query_safe($scan[4]);
+	cmp_ok($after[0] - $before[0], '>=', $pages - 400, 'active: a stream from disk');
+	is($after[1] - $before[1], 0, 'active, nothing on flash: nor for any of a stream');
+
+	# What is waited for anyway is timed; of the rest a request now and then.
+	$session->query_safe('SET enable_tidscan = on');
+	($reads, $time) = $moved->('EXECUTE one(\'(7,1)\')');
+	is($reads, 1, 'one page from disk');
+	cmp_ok($time, '>=', 2000, 'one page from disk: is timed');
+	$session->query_safe('SET enable_seqscan = off');
+	($reads, $time) = $moved->('SELECT pg_sleep(0.3)', 'EXECUTE sparse');
+	cmp_ok($reads, '>=', $pages / 10, 'every tenth page from disk');
+	cmp_ok($time, '>=', 2000, 'every tenth page from disk: some of it is timed');
+	$session->quit;
+}
+
 fc_is_clean($node);
 $node->stop;
 
