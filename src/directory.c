@@ -4,8 +4,8 @@
  *	  See directory.h.
  *
  * Memory, per slot: an entry of 32 bytes, a chain head for every second slot
- * (2 bytes), a ghost fingerprint for every second (1 byte), three page
- * generations of 8 bytes for every fifteenth (1.6 bytes), and 1 byte of
+ * (2 bytes), a ghost fingerprint for every second (1 byte), four page
+ * generations of 8 bytes for every 24th (1.3 bytes), and 0.8 bytes of
  * epochs; the last two within limits.
  *
  * Shared memory is new, hence zero, whenever the server starts or comes back
@@ -14,10 +14,10 @@
  * addresses, not memory.  Hence a link is a slot's number plus 1, and `reached`
  * says which entries have ever been in use.
  *
- * Generations are hashed: a page has three, each in a table of its own, and a
- * guard is broken when all three have moved.  So a fill fails for nothing only
+ * Generations are hashed: a page has four, each in a table of its own, and a
+ * guard is broken when all four have moved.  So a fill fails for nothing only
  * if other pages were written that hit each of them: with w pages written
- * meanwhile and n generations in a table, (1 - exp(-w/n))^3.  They have 64
+ * meanwhile and n generations in a table, (1 - exp(-w/n))^4.  They have 64
  * bits and don't come round.
  *
  * Memory order.  What is read and written under a partition's lock is ordered
@@ -39,7 +39,7 @@
 #include "storage/shmem.h"
 
 #define PARTITIONS 64
-#define MIN_GENERATIONS 8192
+#define MIN_GENERATIONS 5461
 #define MAX_GENERATIONS 65536
 
 /* word: | version: 28 | state: 2 | reference count: 2 | */
@@ -103,7 +103,7 @@ static uint16 *ghosts;
 static uint32
 generations_for(uint32 slots)
 {
-	return Max(MIN_GENERATIONS, Min(slots / 15, MAX_GENERATIONS));
+	return Max(MIN_GENERATIONS, Min(slots / 24, MAX_GENERATIONS));
 }
 
 static uint32
@@ -213,13 +213,13 @@ lock_of(uint64 hash)
 	return &locks[partition_of(hash)].lock;
 }
 
-/* The one in table i: bits 0-20, 21-41, 42-62. */
+/* The one in table i: bits 16 i to 16 i + 15. */
 static inline pg_atomic_uint64 *
 generation_of(uint64 hash, int i)
 {
-	uint64		part = (hash >> (21 * i)) & 0x1fffff;
+	uint64		part = (hash >> (16 * i)) & 0xffff;
 
-	return &generations[(Size) i * dir->generations + ((part * dir->generations) >> 21)];
+	return &generations[(Size) i * dir->generations + ((part * dir->generations) >> 16)];
 }
 
 static inline uint16

@@ -4,7 +4,8 @@
  *	  See directory_epochs.h.
  *
  * A set has 8 places, each with a relation or a database and the epoch of its
- * last invalidation.  A place is free when that is not after `settled`: the
+ * last invalidation.  (Without its tablespace: file numbers of one database in
+ * two tablespaces are hardly ever the same.)  A place is free when that is not after `settled`: the
  * epoch in which the last but one sweep began.  (The last would do for
  * entries; but a guard may be as old as a round of the writer, and is turned
  * down only when it is older than `settled`.)  For each set beside that:
@@ -45,7 +46,8 @@
 
 typedef struct Place
 {
-	FcRel		rel;			/* of a database: db alone */
+	Oid			db;
+	Oid			rel;			/* 0: the whole database */
 	pg_atomic_uint32 epoch;
 } Place;
 
@@ -69,7 +71,7 @@ static Epochs *epochs;
 static Set *sets;
 static Place *places;
 
-/* One set for each 128 slots: 1 byte a slot. */
+/* One set for each 128 slots: 0.8 bytes a slot. */
 static uint32
 sets_for(uint32 slots)
 {
@@ -140,38 +142,21 @@ is_after(uint32 a, uint32 b)
 	return (int32) (a - b) > 0;
 }
 
-static inline bool
-is_same(const FcRel *a, const FcRel *b)
-{
-	return a->rel == b->rel && a->db == b->db && a->spc == b->spc;
-}
-
 static inline uint32
-set_of(FcRel rel)
+set_of(Oid db, Oid rel)
 {
-	uint32		h = hash_combine(murmurhash32(rel.rel),
-								 hash_combine(murmurhash32(rel.db), murmurhash32(rel.spc)));
-
-	return h & (epochs->nsets - 1);
-}
-
-static inline FcRel
-database_of(Oid db)
-{
-	FcRel		rel = {InvalidOid, db, InvalidOid};
-
-	return rel;
+	return hash_combine(murmurhash32(rel), murmurhash32(db)) & (epochs->nsets - 1);
 }
 
 /* The place of the relation; else one that is free; else NULL.  Caller holds the lock. */
 static Place *
-find_place(uint32 set, const FcRel *rel, uint32 settled)
+find_place(uint32 set, Oid db, Oid rel, uint32 settled)
 {
 	Place	   *free = NULL;
 
 	for (Place *place = &places[set * PLACES]; place < &places[(set + 1) * PLACES]; place++)
 	{
-		if (is_same(&place->rel, rel))
+		if (place->rel == rel && place->db == db)
 			return place;
 		if (!is_after(pg_atomic_read_u32(&place->epoch), settled))
 			free = place;
@@ -180,15 +165,16 @@ find_place(uint32 set, const FcRel *rel, uint32 settled)
 		return NULL;
 	pg_atomic_write_u32(&free->epoch, settled);
 	pg_write_barrier();
-	free->rel = *rel;
+	free->db = db;
+	free->rel = rel;
 	pg_write_barrier();
 	return free;
 }
 
-uint32
-fc_epoch_invalidate(FcRel rel)
+static uint32
+invalidate(Oid db, Oid rel)
 {
-	uint32		set = set_of(rel);
+	uint32		set = set_of(db, rel);
 	uint32		now;
 	uint32		settled;
 	Place	   *place;
@@ -196,7 +182,7 @@ fc_epoch_invalidate(FcRel rel)
 	SpinLockAcquire(&epochs->lock);
 	now = pg_atomic_read_u32(&epochs->now) + 1;
 	settled = pg_atomic_read_u32(&epochs->settled);
-	place = find_place(set, &rel, settled);
+	place = find_place(set, db, rel, settled);
 	pg_atomic_write_u32(place != NULL ? &place->epoch : &sets[set].crowded, now);
 	pg_write_barrier();
 	pg_atomic_write_u32(&sets[set].newest, now);
@@ -208,15 +194,21 @@ fc_epoch_invalidate(FcRel rel)
 }
 
 uint32
+fc_epoch_invalidate(FcRel rel)
+{
+	return invalidate(rel.db, rel.rel);
+}
+
+uint32
 fc_epoch_invalidate_database(Oid db)
 {
-	return fc_epoch_invalidate(database_of(db));
+	return invalidate(db, InvalidOid);
 }
 
 static bool
-was_invalidated(FcRel rel, uint32 since)
+was_invalidated(Oid db, Oid rel, uint32 since)
 {
-	uint32		set = set_of(rel);
+	uint32		set = set_of(db, rel);
 
 	if (likely(!is_after(pg_atomic_read_u32(&sets[set].newest), since)))
 		return false;
@@ -228,7 +220,7 @@ was_invalidated(FcRel rel, uint32 since)
 		if (!is_after(pg_atomic_read_u32(&place->epoch), since))
 			continue;
 		pg_read_barrier();		/* pairs with those of find_place() */
-		if (is_same(&place->rel, &rel))
+		if (place->rel == rel && place->db == db)
 			return true;
 	}
 	return false;
@@ -237,7 +229,7 @@ was_invalidated(FcRel rel, uint32 since)
 bool
 fc_epoch_ended(FcRel rel, uint32 since)
 {
-	return was_invalidated(rel, since) || was_invalidated(database_of(rel.db), since);
+	return was_invalidated(rel.db, rel.rel, since) || was_invalidated(rel.db, InvalidOid, since);
 }
 
 bool

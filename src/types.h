@@ -46,7 +46,7 @@ typedef struct FcRel
 #define FC_START_32 ((uint32) (FC_START))
 #define FC_START_64 ((uint64) (int64) (FC_START))
 
-#define FC_GENERATIONS 3
+#define FC_GENERATIONS 4
 
 /*
  * What a fill remembers of the moment before it copied the page: if all
