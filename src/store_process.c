@@ -170,7 +170,8 @@ own_descriptors(void)
 }
 
 /*
- * Unmaps all that is shared but the request.  dsm_detach_all() would give back
+ * Unmaps all that is shared and can be written to but the request.  (What can
+ * only be read is of libraries, which may look there.)  dsm_detach_all() would give back
  * what belongs to the writer, whose segments these are; and what is mapped
  * with the server's shared memory, statistics and rings, all goes at once.
  */
@@ -196,7 +197,7 @@ own_memory(void)
 
 		if (sscanf(line, "%lx-%lx %4s", &from, &to, rights) != 3)
 			return false;
-		if (rights[3] == 's' && from != (unsigned long) head && munmap((void *) from, to - from) != 0)
+		if (rights[1] == 'w' && rights[3] == 's' && from != (unsigned long) head && munmap((void *) from, to - from) != 0)
 			return false;
 	}
 	return true;
