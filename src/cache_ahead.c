@@ -68,12 +68,12 @@ typedef struct Request
 
 typedef struct Place
 {
-	bool		used;
-	uint32		since;			/* pages_read then */
 	FcTag		tag;
 	FcSlotRef	ref;
+	uint32		since;			/* pages_read then */
 	Request    *request;
 	int			index;			/* in the request */
+	bool		used;
 } Place;
 
 static Request requests[PLACES];

@@ -68,7 +68,7 @@ static FcSlotNo sweep_at = FC_NO_SLOT;	/* FC_NO_SLOT: no sweep under way */
 void
 fc_cache_fill_start(void)
 {
-	char	   *memory = MemoryContextAlloc(TopMemoryContext, BATCH * BLCKSZ);
+	char	   *memory = MemoryContextAlloc(TopMemoryContext, (Size) BATCH * BLCKSZ);
 
 	for (int i = 0; i < BATCH; i++)
 		pages[i] = memory + (Size) i * BLCKSZ;

@@ -124,7 +124,7 @@ fc_directory_shmem_size(uint32 slots)
 	Size		size = CACHELINEALIGN(sizeof(Directory));
 
 	size = add_size(size, CACHELINEALIGN(mul_size(slots, sizeof(Entry))));
-	size = add_size(size, CACHELINEALIGN(FC_GENERATIONS * generations_for(slots) * sizeof(uint64)));
+	size = add_size(size, CACHELINEALIGN(mul_size((Size) FC_GENERATIONS * generations_for(slots), sizeof(uint64))));
 	size = add_size(size, fc_epochs_size(slots));
 	size = add_size(size, CACHELINEALIGN(mul_size((Size) heads_for(slots) * PARTITIONS, sizeof(Link))));
 	size = add_size(size, CACHELINEALIGN(mul_size((Size) ghost_sets_for(slots) * PARTITIONS,

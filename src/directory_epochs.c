@@ -87,7 +87,7 @@ fc_epochs_size(uint32 slots)
 {
 	return CACHELINEALIGN(sizeof(Epochs)) +
 		CACHELINEALIGN(sets_for(slots) * sizeof(Set)) +
-		CACHELINEALIGN(sets_for(slots) * PLACES * sizeof(Place));
+		CACHELINEALIGN((Size) sets_for(slots) * PLACES * sizeof(Place));
 }
 
 /* Lets all that is not after `epoch` be of that epoch, as seen from the present one. */
@@ -100,7 +100,7 @@ settle(uint32 epoch)
 		uint32		now;
 
 		for (int j = 0; j < PLACES; j++)
-			word[2 + j] = &places[i * PLACES + j].epoch;
+			word[2 + j] = &places[(Size) i * PLACES + j].epoch;
 		SpinLockAcquire(&epochs->lock);
 		now = pg_atomic_read_u32(&epochs->now);
 		for (int j = 0; j < PLACES + 2; j++)
@@ -136,6 +136,12 @@ fc_epoch_now(void)
 	return pg_atomic_read_u32(&epochs->now);
 }
 
+static inline Place *
+places_of(uint32 set)
+{
+	return &places[(Size) set * PLACES];
+}
+
 static inline bool
 is_after(uint32 a, uint32 b)
 {
@@ -154,7 +160,7 @@ find_place(uint32 set, Oid db, Oid rel, uint32 settled)
 {
 	Place	   *free = NULL;
 
-	for (Place *place = &places[set * PLACES]; place < &places[(set + 1) * PLACES]; place++)
+	for (Place *place = places_of(set); place < places_of(set) + PLACES; place++)
 	{
 		if (place->rel == rel && place->db == db)
 			return place;
@@ -215,7 +221,7 @@ was_invalidated(Oid db, Oid rel, uint32 since)
 	pg_read_barrier();
 	if (is_after(pg_atomic_read_u32(&sets[set].crowded), since))
 		return true;
-	for (Place *place = &places[set * PLACES]; place < &places[(set + 1) * PLACES]; place++)
+	for (Place *place = places_of(set); place < places_of(set) + PLACES; place++)
 	{
 		if (!is_after(pg_atomic_read_u32(&place->epoch), since))
 			continue;

@@ -17,8 +17,8 @@
 
 #include "machine.h"
 
-#include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -28,14 +28,15 @@
 static uint64_t
 number_in(const char *path)
 {
+	char		line[64];
 	FILE	   *file = fopen(path, "re");
 	uint64_t	n = 0;
 
 	if (file == NULL)
 		return 0;
-	if (fscanf(file, "%" SCNu64, &n) != 1)
-		n = 0;
-	fclose(file);
+	if (fgets(line, sizeof(line), file) != NULL)
+		n = strtoull(line, NULL, 10);
+	(void) fclose(file);
 	return n;
 }
 
@@ -85,7 +86,8 @@ lower_by_groups(uint64_t *least, const char *root)
 	char		line[PATH_LEN];
 	FILE	   *file;
 
-	snprintf(line, sizeof(line), "%s/proc/self/cgroup", root);
+	if (snprintf(line, sizeof(line), "%s/proc/self/cgroup", root) >= (int) sizeof(line))
+		return;
 	file = fopen(line, "re");
 	if (file == NULL)
 		return;
@@ -104,25 +106,26 @@ lower_by_groups(uint64_t *least, const char *root)
 		else if (listed(controllers, "memory"))
 			lower_by_group(least, root, "/sys/fs/cgroup/memory", group, "memory.limit_in_bytes");
 	}
-	fclose(file);
+	(void) fclose(file);
 }
 
 uint64_t
 fc_machine_memory(const char *root)
 {
+	static const char total[] = "MemTotal:";
 	char		line[PATH_LEN];
-	FILE	   *file;
+	FILE	   *file = NULL;
 	uint64_t	kb = 0;
 	uint64_t	least;
 
-	snprintf(line, sizeof(line), "%s/proc/meminfo", root);
-	file = fopen(line, "re");
+	if (snprintf(line, sizeof(line), "%s/proc/meminfo", root) < (int) sizeof(line))
+		file = fopen(line, "re");
 	if (file != NULL)
 	{
 		while (fgets(line, sizeof(line), file) != NULL)
-			if (sscanf(line, "MemTotal: %" SCNu64 " kB", &kb) == 1)
-				break;
-		fclose(file);
+			if (strncmp(line, total, strlen(total)) == 0)
+				kb = strtoull(line + strlen(total), NULL, 10);
+		(void) fclose(file);
 	}
 	least = kb * 1024;
 	lower_by_groups(&least, root);

@@ -83,7 +83,7 @@ check_size(double *newval, void **extra, GucSource source)
 {
 	if (*newval != 0 && *newval < FC_MIN_SLOTS)
 	{
-		GUC_check_errmsg("invalid value for parameter \"pg_flashcache.size\": %g kB", *newval * (BLCKSZ / 1024));
+		GUC_check_errmsg("invalid value for parameter \"pg_flashcache.size\": %g kB", *newval * BLCKSZ / 1024.0);
 		GUC_check_errdetail("The smallest cache is %d kB; 0 disables the cache.",
 							FC_MIN_SLOTS * (BLCKSZ / 1024));
 		return false;

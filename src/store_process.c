@@ -153,7 +153,7 @@ own_descriptors(void)
 		return false;
 	while ((de = readdir(d)) != NULL)
 	{
-		int			fd = atoi(de->d_name);
+		int			fd = (int) strtol(de->d_name, NULL, 10);
 
 		if (de->d_name[0] != '.' && fd != dirfd(d) && fd != sock)
 			close(fd);
@@ -191,11 +191,11 @@ own_memory(void)
 	close(fd);
 	for (char *line = text, *next; (next = strchr(line, '\n')) != NULL; line = next + 1)
 	{
-		unsigned long from;
-		unsigned long to;
-		char		rights[5];
+		char	   *rights;
+		unsigned long from = strtoul(line, &rights, 16);
+		unsigned long to = *rights == '-' ? strtoul(rights + 1, &rights, 16) : 0;
 
-		if (sscanf(line, "%lx-%lx %4s", &from, &to, rights) != 3)
+		if (to <= from || *rights++ != ' ')
 			return false;
 		if (rights[1] == 'w' && rights[3] == 's' && from != (unsigned long) head && munmap((void *) from, to - from) != 0)
 			return false;

@@ -77,7 +77,7 @@ not_enough(const char *path, off_t wanted, off_t left, off_t has, FcStoreError *
 
 	size_text(text[0], wanted, true);
 	size_text(text[1], left, false);
-	if (fits >= FC_MIN_SLOTS * BLCKSZ)
+	if (fits >= (off_t) FC_MIN_SLOTS * BLCKSZ)
 		snprintf(hint, sizeof(hint), "Free space, or lower pg_flashcache.size: %s would fit now.",
 				 size_text(text[2], fits, false));
 	else
