@@ -729,15 +729,15 @@ new_request(Op op, ssize_t *result)
 	Request    *r = fc_process_memory(sizeof(Request));
 	bool		opens = op == OP_OPEN || op == OP_ADOPT;
 
-	*result = 0;
-	switch (fc_process_ready(r != NULL && opens, serve))
+	*result = r != NULL ? 0 : NOBODY;
+	if (r == NULL)
+		return NULL;
+	switch (fc_process_ready(opens, serve))
 	{
 		case FC_ANSWERED:
 			r->op = op;
-			r->fault = (FcFault)
-			{
-				FC_FP_OFF, 0
-			};
+			r->fault.action = FC_FP_OFF;
+			r->fault.us = 0;
 			return r;
 		case FC_NOT_ANSWERED:
 			*result = -ETIMEDOUT;	/* H5 */
