@@ -243,9 +243,16 @@ lab_build() {
 
 lab_stage_lib() { echo "$LAB_DIR/stage$("$LAB_BIN/pg_config" --pkglibdir)"; }
 
+# Does the kernel, or the container, let processes use io_uring? (System call 425, io_uring_setup, without arguments.)
+lab_has_io_uring() {
+  perl -e 'syscall(425, 0, 0); exit($!{EPERM} || $!{ENOSYS} || $!{EACCES} ? 1 : 0)'
+}
+
 lab_flash() {
   LAB_FLASH=("dynamic_library_path='$(lab_stage_lib):\$libdir'" "shared_preload_libraries='pg_flashcache'"
     "pg_flashcache.file='$LAB_FLASH_DIR/$1'" "pg_flashcache.size='$2'")
+  # Otherwise the cache would be off, as it could not turn away from a device that hangs.
+  lab_has_io_uring || LAB_FLASH+=("pg_flashcache.io_timeout=0")
   # the fallback charges a page in the kernel's page cache like one on the disk: it must not be preferred then
   [ "$LAB_DISK" != preload ] || LAB_FLASH+=("pg_flashcache.os_cache_probe=off")
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import os
 import platform
@@ -21,8 +22,19 @@ SERVER_USER = "postgres"
 SBIN = "/usr/sbin:/sbin"
 
 
+IO_URING_SETUP = 425
+"""Number of the system call, on all architectures that PostgreSQL is packaged for."""
+
+
 def is_root() -> bool:
     return os.geteuid() == 0
+
+
+def io_uring_allowed() -> bool:
+    """Do kernel and container let processes use io_uring? Asked for a ring of no entries, which there cannot be."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.syscall(IO_URING_SETUP, 0, None)
+    return ctypes.get_errno() not in (errno.EPERM, errno.EACCES, errno.ENOSYS)
 
 
 def as_server_user(command: Sequence[str]) -> list[str]:

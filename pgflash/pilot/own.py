@@ -35,6 +35,7 @@ from pgflash.system import (
     forget_files,
     give_to_server_user,
     in_memory,
+    io_uring_allowed,
     is_root,
     mount_options,
     run,
@@ -263,6 +264,8 @@ class OwnTarget:
                 "pg_flashcache.file": str(self.flash / "cache"),
                 "pg_flashcache.size": f"{max(1, variant.cache.of(self.database_bytes) // MB)}MB",
             }
+            if not io_uring_allowed():
+                settings["pg_flashcache.io_timeout"] = "0"  # otherwise the cache would be off
             library_path = self.extensions[arm.major].library_path
             if library_path:
                 settings["dynamic_library_path"] = library_path
