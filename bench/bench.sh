@@ -11,6 +11,7 @@
 #   misses     nothing but misses, loaded / not loaded                                  (page cache, lab disk)
 #   scan       sequential scan, half of the table in flash, loaded / not loaded         (lab disk)
 #   flashscan  sequential and bitmap scan of a table that is all in flash / fio, same request size and depth   (lab disk)
+#   async      scans of a table that is not in flash, read asynchronously: loaded / not loaded, 18 and later   (lab disk)
 #   capture    clean evictions captured / evictions, at 10,000 a second
 #   writes     flash page writes / buffer-pool misses, admission auto and all
 #   memory     shared memory per slot
@@ -44,7 +45,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
 # shellcheck source=SCRIPTDIR/lib/server.sh disable=SC1091
 . "$here/lib/server.sh"
 
-FIGURES=(latency hits resident misses scan flashscan capture writes memory)
+FIGURES=(latency hits resident misses scan flashscan async capture writes memory)
 
 usage() {
   sed -n '2,/^set /s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
