@@ -354,7 +354,6 @@ fc_cache_read(const FcRun *run, char *const *pages)
 		uint64		end = fc_now_ns();
 
 		fc_count_n(FC_HITS, good);
-		fc_count_n(FC_READ_BYTES, (uint64) good * BLCKSZ);
 		fc_count_n(FC_READ_NS, end - begin);
 		fc_source_flash_read(begin, end, good, run->n, ahead > 0);
 		if (run->stream == NULL)

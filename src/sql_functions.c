@@ -227,7 +227,7 @@ fc_stat(PG_FUNCTION_ARGS)
 	add_int8(&row, c[FC_OS_CACHE_HITS]);
 	add_int8(&row, c[FC_STREAM_READS]);
 	add_int8(&row, c[FC_PREFETCHES]);
-	add_int8(&row, c[FC_READ_BYTES]);
+	add_int8(&row, c[FC_HITS] * BLCKSZ);
 	add_us(&row, c[FC_READ_NS]);
 	for (int i = 0; i < lengthof(pages); i++)
 		add_int8(&row, c[pages[i]]);
@@ -261,7 +261,7 @@ fc_session_stat(PG_FUNCTION_ARGS)
 	add_us(&row, c[FC_DISK_READ_NS]);
 	add_int8(&row, c[FC_OS_CACHE_HITS]);
 	add_int8(&row, c[FC_STREAM_READS]);
-	add_int8(&row, c[FC_READ_BYTES]);
+	add_int8(&row, c[FC_HITS] * BLCKSZ);
 	add_us(&row, c[FC_READ_NS]);
 	return return_row(fcinfo, &row);
 }

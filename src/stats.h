@@ -39,7 +39,7 @@ typedef enum FcCounter
 	/* reads of the buffer manager; the first ones are told to sessions */
 	FC_HITS,
 	FC_MISSES,
-	FC_READ_BYTES,
+	FC_READ_BYTES,				/* not counted any more: hits * BLCKSZ */
 	FC_READ_NS,
 	FC_DISK_READS,
 	FC_DISK_READ_NS,
