@@ -331,12 +331,7 @@ fc_cache_read(const FcRun *run, char *const *pages)
 	fc_failpoint(FC_FP_READ_LOOKED_UP);
 	begin = fc_now_ns();
 	if (run->stream != NULL)
-	{
-		FcTag		after = tag;
-
-		after.blk += run->n;
-		fc_cache_ahead_continue(run->stream, &after);
-	}
+		fc_cache_ahead_continue(run->stream, &tag, run->ref, run->n);
 	read = ahead = fc_cache_ahead_take(&tag, run->ref, pages, run->n, &io);
 	if (read < run->n && io == FC_IO_OK)
 		read += fc_store_read(&slots[read], &pages[read], run->n - read, fc_setting_io_timeout, &io);

@@ -160,15 +160,18 @@ give_up_old(void)
 	}
 }
 
-/* How many places in a row can be taken, at most n, and which is the first? */
+/*
+ * How many places in a row can be taken, at most n, and which is the first?
+ * `leaving` places are about to be left, by pages that are being asked for.
+ */
 static int
-room(int n, int *first)
+room(int n, int leaving, int *first)
 {
 	int			best = 0;
 	int			row = 0;
 
 	give_up_old();
-	n = Min(n, FIRST_PLACES + (int) trust / TAKEN_PER_PLACE - in_use);
+	n = Min(n, FIRST_PLACES + (int) trust / TAKEN_PER_PLACE - (in_use - leaving));
 	for (int i = 0; i < PLACES && best < n; i++)
 	{
 		row = places[i].used ? 0 : row + 1;
@@ -192,14 +195,14 @@ free_request(void)
 
 /* Begins to read n pages, blocks and slots in a row.  Returns how many could be begun. */
 static int
-start(FcTag tag, const FcSlotRef *ref, int n)
+start(FcTag tag, const FcSlotRef *ref, int n, int leaving)
 {
 	int			started = 0;
 
 	while (started < n)
 	{
 		int			first;
-		int			now = room(n - started, &first);
+		int			now = room(n - started, leaving, &first);
 		Request    *r = free_request();
 
 		if (now == 0 || r == NULL)
@@ -247,7 +250,7 @@ start_announced(void)
 
 		if (tag->blk != InvalidBlockNumber &&
 			fc_directory_lookup(tag, fc_directory_hash(tag), &ref) &&
-			find(tag, &ref) == NULL && start(*tag, &ref, 1) == 0)
+			find(tag, &ref) == NULL && start(*tag, &ref, 1, 0) == 0)
 			break;
 	}
 }
@@ -283,17 +286,33 @@ fc_cache_ahead_asked(const FcTag *tag)
 
 /* ---- the next pages of a stream ---- */
 
+/* How many of the first pages of a run are in places, which it will leave? */
+static int
+in_places(FcTag tag, const FcSlotRef *ref, int n)
+{
+	int			here = 0;
+
+	while (here < n && find(&tag, &ref[here]) != NULL)
+	{
+		here++;
+		tag.blk++;
+	}
+	return here;
+}
+
 void
-fc_cache_ahead_continue(FcStream *stream, const FcTag *tag)
+fc_cache_ahead_continue(FcStream *stream, const FcTag *tag, const FcSlotRef *run, int run_length)
 {
 	FcTag		t = *tag;
 	FcTag		begin = *tag;
 	FcSlotRef	ref[FC_AHEAD_WINDOW + 1];
-	uint32		wanted = fc_policy_ahead(stream, t.blk, &t.blk);
+	uint32		wanted = fc_policy_ahead(stream, tag->blk + run_length, &t.blk);
+	int			leaving;
 	int			n = 0;			/* pages in a row, from `begin` on, that are to be read */
 
 	if (wanted == 0 || !can_read_ahead())
 		return;
+	leaving = in_places(*tag, run, run_length);
 	for (; wanted > 0; wanted--, t.blk++)
 	{
 		bool		here;
@@ -303,7 +322,7 @@ fc_cache_ahead_continue(FcStream *stream, const FcTag *tag)
 		here = find(&t, &ref[n]) != NULL || fc_bufscan_holds(&t);
 		if (n > 0 && (here || ref[n].slot != ref[n - 1].slot + 1))
 		{
-			int			started = start(begin, ref, n);
+			int			started = start(begin, ref, n, leaving);
 
 			if (started < n)
 			{
@@ -318,7 +337,7 @@ fc_cache_ahead_continue(FcStream *stream, const FcTag *tag)
 			begin = t;
 	}
 	if (n > 0)
-		t.blk -= n - start(begin, ref, n);
+		t.blk -= n - start(begin, ref, n, leaving);
 	stream->ahead_until = t.blk;
 }
 

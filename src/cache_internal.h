@@ -60,8 +60,8 @@ extern void fc_cache_ahead_asked(const FcTag *tag);
 /* Is or was it read ahead, and is that what the slot still holds? */
 extern bool fc_cache_ahead_has(const FcTag *tag, const FcSlotRef *ref);
 
-/* The stream goes on at tag: reads its next pages, as far as they are on flash. */
-extern void fc_cache_ahead_continue(FcStream *stream, const FcTag *tag);
+/* A run of the stream, which begins at tag, is being asked for: reads the pages after it, as far as they are on flash. */
+extern void fc_cache_ahead_continue(FcStream *stream, const FcTag *tag, const FcSlotRef *run, int run_length);
 
 /*
  * Takes the first of n pages in a row that were read ahead: waits for them and

@@ -108,7 +108,7 @@ SKIP:
 	my %moved = scan($sequential, 'v1', 'read ahead', qw(hits prefetches));
 	skip 'no io_uring here', 2 if !fc_reads_ahead();
 	is($moved{hits}, $pages, 'read ahead: every page is a hit, once');
-	my $least = $node->pg_version < 17 ? $pages - 9 : $pages / 8;
+	my $least = $node->pg_version < 17 ? $pages - 9 : $pages / 3;
 	ok($moved{prefetches} >= $least && $moved{prefetches} <= $pages - 9, 'read ahead: not the first pages')
 	  or diag("$moved{prefetches} of $pages");
 }
