@@ -33,6 +33,7 @@ CREATE FUNCTION pg_flashcache_stat(
 	OUT insert_skip_write_limit bigint,
 	OUT eviction_aged_out bigint,
 	OUT eviction_invalidated bigint,
+	OUT invalidation_overflows bigint,
 	OUT writes bigint,
 	OUT write_bytes bigint,
 	OUT write_time_us bigint,

@@ -9,7 +9,9 @@
  * epochs; the last two within limits.
  *
  * Shared memory is new, hence zero, whenever the server starts or comes back
- * after a crash.  So nothing is initialised that is zero anyway, and what no
+ * after a crash: shmem_exit() unmaps or removes what there was, and what mmap()
+ * or shmget(IPC_EXCL) then gives has been cleared by the kernel, huge pages
+ * as well.  So nothing is initialised that is zero anyway, and what no
  * slot has needed yet is not even mapped: a cache that can't be opened costs
  * addresses, not memory.  Hence a link is a slot's number plus 1, and `reached`
  * says which entries have ever been in use.

@@ -38,6 +38,7 @@
 #include "common/hashfn.h"
 #include "directory_epochs.h"
 #include "port/atomics.h"
+#include "stats.h"
 #include "storage/spin.h"
 
 #define PLACES 8
@@ -196,6 +197,8 @@ invalidate(Oid db, Oid rel)
 	pg_atomic_write_u32(&epochs->now, now);
 	SpinLockRelease(&epochs->lock);
 	pg_memory_barrier();
+	if (place == NULL)
+		fc_count(FC_EPOCHS_CROWDED);
 	return now - settled;
 }
 

@@ -44,13 +44,17 @@ fc_page_sane(const char *page)
 
 /*
  * Index access methods initialise a new or a deleted page in its buffer before
- * they know that all will go well, and mark it dirty when they know: if there
- * is an error in between (_bt_split() finds that the right sibling is damaged),
- * the page stays, initialised and clean, while the disk has zeros or the deleted
- * page.  SP-GiST does that without an error, too, when a page's number has the
- * wrong parity for the purpose (allocNewBuffer()).  Initialising sets the LSN
- * to 0, and any real change sets another, where changes are logged.  Pages of
- * heaps, which have no special space, are initialised and marked dirty in one go.
+ * they know that all will go well, and mark it dirty when they know.  If it
+ * does not, the page stays, initialised and clean, while the disk has zeros or
+ * the deleted page:
+ *	nbtree	_bt_split() finds that the right sibling is damaged.
+ *	GiST	gistplacetopage() gets one new page, and an error for the next.
+ *	hash	_hash_expandtable() finds the new bucket's page pinned; no error.
+ *	SP-GiST allocNewBuffer() finds that the page's number has the wrong parity
+ *			for the purpose; no error.
+ * Initialising sets the LSN to 0, and any real change sets another, where
+ * changes are logged.  Pages of heaps, which have no special space, are
+ * initialised and marked dirty in one go.
  */
 bool
 fc_page_ahead_of_disk(const char *page)

@@ -86,6 +86,8 @@ typedef enum FcCounter
 	FC_SLOTS_ERASED,
 	/* the device once more */
 	FC_READS_UNBOUNDED,
+	/* relations invalidated for which there was no place (directory_epochs.c) */
+	FC_EPOCHS_CROWDED,
 
 	FC_COUNTERS
 } FcCounter;

@@ -146,6 +146,8 @@ sub fc_create_sql
 		CREATE EXTENSION IF NOT EXISTS pg_buffercache;
 		CREATE OR REPLACE FUNCTION fc_failpoint(name text, action text) RETURNS void
 			AS '$libdir/pg_flashcache', 'fc_failpoint_set' LANGUAGE C STRICT;
+		CREATE OR REPLACE FUNCTION fc_failpoint(name text, action text, relation oid) RETURNS void
+			AS '$libdir/pg_flashcache', 'fc_failpoint_set' LANGUAGE C STRICT;
 		CREATE OR REPLACE FUNCTION fc_failpoint_wait(name text) RETURNS void
 			AS '$libdir/pg_flashcache', 'fc_failpoint_wait' LANGUAGE C STRICT;
 	});
@@ -372,9 +374,10 @@ sub fc_control
 
 =pod
 
-=item fc_failpoint(node or control session, point, action)
+=item fc_failpoint(node or control session, point, action [, relation])
 
-The actions are those of src/failpoint.h: pause, error, nospace, short, flip, torn, misplaced, delay:MICROSECONDS, off.
+The actions are those of src/failpoint.h: pause, error, nospace, short, flip, torn, misplaced, delay:MICROSECONDS, off. With the
+number of a relation's file, at points that are about a page: only for pages of that.
 
 =item fc_failpoint_wait(node or control session, point)
 
@@ -384,8 +387,8 @@ Sets a pause point; returns when some process has reached it and waits there.
 
 sub fc_failpoint
 {
-	my ($where, $point, $action) = @_;
-	run_in($where, "SELECT fc_failpoint('$point', '$action')");
+	my ($where, $point, $action, $relation) = @_;
+	run_in($where, "SELECT fc_failpoint('$point', '$action'" . (defined $relation ? ", $relation" : '') . ')');
 	return;
 }
 
