@@ -44,8 +44,8 @@
 /* Slots looked at to find some in use. */
 #define LOOKED_AT 4096
 
-/* Slots swept in one go: some 20 ms. */
-#define SWEEP_STEP 1048576
+/* Slots swept in one go: 1 ms, and 35 ms if all of them are to be freed. */
+#define SWEEP_STEP 65536
 
 /* A sweep rests for so many times as long as it took: a tenth of one processor at most. */
 #define SWEEP_RESTS 9

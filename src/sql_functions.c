@@ -37,7 +37,7 @@
 #include "utils/tuplestore.h"
 #include "writer.h"
 
-#define STAT_COLUMNS 49
+#define STAT_COLUMNS 50
 
 FC_EXPORT Datum fc_stat(PG_FUNCTION_ARGS);
 FC_EXPORT Datum fc_session_stat(PG_FUNCTION_ARGS);

@@ -1,0 +1,178 @@
+/*
+ * bench_directory.c
+ *	  How long the directory takes, without a server: `make -C test/unit bench PG_CONFIG=... SLOTS=...`.
+ *
+ * Its memory is a private mapping, its locks are as costly as LWLocks that nobody else wants: one atomic operation to take, one
+ * to give back.
+ */
+#include "postgres.h"
+
+#include <sys/mman.h>
+#include <time.h>
+
+#include "directory.h"
+#include "port/atomics.h"
+#include "stats.h"
+#include "storage/lwlock.h"
+#include "storage/shmem.h"
+
+#define RELATION_PAGES 16384
+#define TIMES 1000000
+
+/* ---- what the server has ---- */
+
+FcStats    *fc_stats = NULL;
+FcWorkersCell *fc_stats_leader = NULL;
+int			fc_stats_my_stripe = -1;
+uint64		fc_stats_mine[FC_COUNTERS];
+
+void
+fc_stats_choose_stripe(void)
+{
+}
+
+Size
+add_size(Size a, Size b)
+{
+	return a + b;
+}
+
+Size
+mul_size(Size a, Size b)
+{
+	return a * b;
+}
+
+void *
+ShmemInitStruct(const char *name, Size size, bool *found)
+{
+	void	   *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	(void) name;
+	if (p == MAP_FAILED)
+		abort();
+	*found = false;
+	return p;
+}
+
+LWLockPadded *
+GetNamedLWLockTranche(const char *name)
+{
+	(void) name;
+	return calloc(fc_directory_locks(), sizeof(LWLockPadded));
+}
+
+bool
+LWLockAcquire(LWLock *lock, LWLockMode mode)
+{
+	(void) mode;
+	pg_atomic_fetch_add_u32(&lock->state, 1);
+	return true;
+}
+
+void
+LWLockRelease(LWLock *lock)
+{
+	pg_atomic_fetch_sub_u32(&lock->state, 1);
+}
+
+int
+s_lock(volatile slock_t *lock, const char *file, int line, const char *func)
+{
+	(void) lock, (void) file, (void) line, (void) func;
+	abort();
+}
+
+/* ---- measuring ---- */
+
+static double
+now_s(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+	return t.tv_sec + t.tv_nsec / 1e9;
+}
+
+static FcTag
+tag_of(uint32 page)
+{
+	FcTag		tag = {1663, 5, 16384 + page / RELATION_PAGES, page % RELATION_PAGES};
+
+	return tag;
+}
+
+static void
+fill(uint32 slots)
+{
+	for (uint32 page = 0; page < slots; page++)
+	{
+		FcTag		tag = tag_of(page);
+		uint64		hash = fc_directory_hash(&tag);
+		FcGuard		guard = fc_directory_guard(hash);
+		FcSlotNo	slot;
+
+		if (fc_directory_reserve(1, &slot) != 1 ||
+			fc_directory_publish(slot, &tag, hash, &guard, page) != FC_PUBLISH_DONE)
+			abort();
+	}
+}
+
+static void
+sweep(const char *what)
+{
+	double		begin = now_s();
+	uint32		epoch = fc_directory_sweep_begin();
+	double		longest = 0;
+	FcSlotNo	at = 0;
+	bool		more = true;
+	uint32		used = fc_directory_used();
+
+	while (more)
+	{
+		double		step = now_s();
+
+		more = fc_directory_sweep(&at, 1048576, epoch);
+		longest = Max(longest, now_s() - step);
+	}
+	printf("sweep, %s: %.3f s, longest step %.1f ms, %u entries freed\n",
+		   what, now_s() - begin, longest * 1000, used - fc_directory_used());
+}
+
+static void
+write_pages(const char *what, uint32 first)
+{
+	double		begin = now_s();
+
+	for (uint32 i = 0; i < TIMES; i++)
+	{
+		FcTag		tag = tag_of(first + i * 7919u % TIMES);
+		uint64		hash = fc_directory_hash(&tag);
+
+		fc_directory_bump_page(hash);
+		(void) fc_directory_remove(&tag, hash, true);
+	}
+	printf("invalidation of a page, %s: %.0f ns\n", what, (now_s() - begin) / TIMES * 1e9);
+}
+
+int
+main(int argc, char **argv)
+{
+	uint32		slots = argc > 1 ? strtoul(argv[1], NULL, 10) : 1 << 20;
+	FcRel		rel = {1663, 5, 16384};
+	double		begin;
+
+	fc_directory_shmem_init(slots, "bench");
+	begin = now_s();
+	fill(slots);
+	printf("%u slots, %.1f bytes each, filled in %.1f s\n", slots, (double) fc_directory_shmem_size(slots) / slots,
+		   now_s() - begin);
+	sweep("first");
+	sweep("nothing dead");
+	for (int i = 0; i < 100 && i * RELATION_PAGES < (int64) slots; i++, rel.rel++)
+		fc_directory_bump_relation(rel);
+	sweep("100 relations of 128 MB dead");
+	write_pages("not on flash", slots + RELATION_PAGES);
+	write_pages("on flash", 100 * RELATION_PAGES);
+	return 0;
+}
