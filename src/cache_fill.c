@@ -44,7 +44,7 @@
 /* Slots looked at to find some in use. */
 #define LOOKED_AT 4096
 
-/* Slots swept in one go: 1 ms, and 35 ms if all of them are to be freed. */
+/* Slots swept in one go: 1 ms, and 35 to 90 ms if all of them are to be freed. */
 #define SWEEP_STEP 65536
 
 /* A sweep rests for so many times as long as it took: a tenth of one processor at most. */
