@@ -59,16 +59,27 @@ PG_CFLAGS = -std=gnu11 -Wall -Wextra -Werror -fvisibility=hidden \
 	-Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers \
 	-Wno-declaration-after-statement
 
-# Several reads at once, by liburing where it can be had (Debian: liburing-dev). Linked in, and hidden: a server
-# must start on a machine without it, and may have a copy of its own.
+# io_uring, by liburing (Debian: liburing-dev); the cache is off by default where it was built without. Linked in, and
+# hidden: a server must start on a machine without it, and may have a copy of its own.
 ifeq ($(shell echo 'int main(void) { return 0; }' | $(CC) -include liburing.h -x c - -o /dev/null -l:liburing.a 2>/dev/null && echo yes),yes)
 PG_CPPFLAGS += -DFC_USE_LIBURING
 SHLIB_LINK += -l:liburing.a -Wl,--exclude-libs,liburing.a
+else
+WITHOUT_LIBURING = building without liburing: the cache will be off unless pg_flashcache.io_timeout is 0 (install liburing-dev)
 endif
 
 PG_CONFIG ?= pg_config
 PGXS := $(shell $(PG_CONFIG) --pgxs)
+EXTRA_CLEAN = .built-for
 include $(PGXS)
 
 # every header is a prerequisite of every object: the tree is small
-$(OBJS): $(wildcard src/*.h src/attach/*.h)
+$(OBJS) $(OBJS:.o=.bc): $(wildcard src/*.h src/attach/*.h) .built-for
+
+# The server and the flags (its folders are among them) that the objects are for. Written only when they are others
+# than last time; all objects are built anew then.
+.built-for: export BUILT_FOR = $(shell $(PG_CONFIG) --version) $(CC) $(CFLAGS) $(CPPFLAGS) $(BITCODE_CFLAGS) $(LDFLAGS) $(SHLIB_LINK)
+.built-for: FORCE
+	@printf '%s\n' "$$BUILT_FOR" | cmp -s - $@ || { $(if $(WITHOUT_LIBURING),echo '$(WITHOUT_LIBURING)';) printf '%s\n' "$$BUILT_FOR" >$@; }
+
+.PHONY: FORCE

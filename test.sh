@@ -268,12 +268,14 @@ stage_build() {
   [ "$major" -ne 16 ] || fc_wheel_contrib "$tree/test/server/standin"
   cmp "$("$FC_SYSTEM_CONFIG" --bindir)/postgres" "$FC_BINDIR/postgres"
   "$FC_BINDIR/postgres" --version
+  "$root/test/lib/built-for.sh" "$root" "$FC_PG_CONFIG" "$work/built-for"
   # What users build: all the same but for the failpoints, of which it must know nothing.
   fc_private_production "$root" "$work/production"
   local library
   for library in "$tree" "$work/production"; do
     nm -D --defined-only "$library/pg_flashcache.so" | awk '$3 ~ /failpoint/ { n++ } END { print n + 0 }'
   done | tee "$work/failpoints"
+  fc_private_without_liburing "$work/production" "$work/without-liburing"
   [ "$(tr '\n' ' ' <"$work/failpoints")" = "4 0 " ] # two functions and what describes them
   echo "1 passed, 0 failed"
 }
@@ -361,7 +363,7 @@ run_tap() {
   echo "${FC_EXTRA_CONF:-}" >"$work/extra.conf"
   fc_root_places "$places" postgres
   # From 16 on there are two more variables; where they are not set, the scripts write into the folder they are run in.
-  server env TEMP_CONFIG="$work/extra.conf" TESTDIR="$directory" TESTDATADIR="$directory/tmp_check" TESTLOGDIR="$directory/tmp_check/log" PG_REGRESS="$FC_PGXS_TEST/regress/pg_regress" PG_TEST_PORT_DIR="$directory/ports" FC_PRODUCTION="$work/production/pg_flashcache.so" \
+  server env TEMP_CONFIG="$work/extra.conf" TESTDIR="$directory" TESTDATADIR="$directory/tmp_check" TESTLOGDIR="$directory/tmp_check/log" PG_REGRESS="$FC_PGXS_TEST/regress/pg_regress" PG_TEST_PORT_DIR="$directory/ports" FC_PRODUCTION="$work/production/pg_flashcache.so" FC_WITHOUT_LIBURING="$work/without-liburing/pg_flashcache.so" \
     prove --jobs 2 --timer -I "$FC_PGXS_TEST/perl" -I "$tree/test/lib" "$@" 2>&1 |
     tee "$work/prove" || status=$?
   fc_root_places_away "$places"

@@ -931,6 +931,9 @@ fc_store_can_bound(int timeout_ms, FcStoreError *error)
 
 	if (timeout_ms <= 0 || shared->in_memory || fc_uring_possible(&save_errno))
 		return true;
+	if (save_errno == 0)
+		return fc_store_fail(error, "Install liburing-dev, build and install the extension again, restart; or set pg_flashcache.io_timeout to 0: reads then wait for flash as long as it takes.",
+							 "no wait for the flash device can be bounded: pg_flashcache was built without liburing");
 	errno = save_errno;
 	return fc_store_fail(error, "Allow io_uring, or set pg_flashcache.io_timeout to 0: reads then wait for flash as long as it takes.",
 						 "no wait for the flash device can be bounded without io_uring: %m");

@@ -36,7 +36,7 @@
 /* Requests that may be prepared before they are submitted. */
 #define FC_URING_BATCH	32
 
-/* Can any process of this server have a ring, now or later?  If not, why. */
+/* Can any process of this server have a ring, now or later?  If not: errno, 0 if this was built without liburing. */
 extern bool fc_uring_possible(int *why);
 
 /* Has this process one?  If not: errno. */

@@ -4,6 +4,7 @@
 #   fc_private_server DIR           makes the copy under DIR and sets the variables below
 #   fc_private_build TREE COPY      copies the checkout TREE to COPY and builds the extension there, with -Werror and failpoints
 #   fc_private_production TREE COPY the same as users build it: without failpoints
+#   fc_private_without_liburing BUILT COPY  a copy of that, as if it had been built without liburing
 #   fc_private_install COPY         installs the built extension into the private server
 #
 #   FC_SYSTEM_CONFIG   pg_config of the installation that was copied
@@ -99,14 +100,16 @@ fc_private_link() {
 # Built in a copy, always from nothing: what is tested is what the sources say, whatever lies in the checkout.
 fc_private_copy() {
   mkdir -p "$2"
-  tar -C "$1" --exclude=./.git --exclude=./build --exclude='*.o' --exclude='*.so' --exclude='*.bc' -cf - . |
+  tar -C "$1" --exclude=./.git --exclude=./build --exclude='*.o' --exclude='*.so' --exclude='*.bc' --exclude=./.built-for -cf - . |
     tar -C "$2" --no-same-owner -xf -
 }
 
-# fc_private_make COPY DEFINES [TARGET]
+# fc_private_make COPY DEFINES [ARGUMENT...]
 fc_private_make() {
-  make -C "$1" --silent --no-print-directory -j2 ${3:+"$3"} PG_CONFIG="$FC_PG_CONFIG" PROFILE="-Werror $2" \
-    "${FC_MAKE_OPTIONS[@]}"
+  local copy=$1 defines=$2
+  shift 2
+  make -C "$copy" --silent --no-print-directory -j2 PG_CONFIG="$FC_PG_CONFIG" PROFILE="-Werror $defines" \
+    "${FC_MAKE_OPTIONS[@]}" "$@"
 }
 
 fc_private_build() {
@@ -119,6 +122,14 @@ fc_private_production() {
   fc_private_make "$2" ""
 }
 
+# One object is different.
+fc_private_without_liburing() {
+  cp -a "$1" "$2"
+  rm "$2/src/store_uring.o" "$2/pg_flashcache.so"
+  fc_private_make "$2" "" --old-file=.built-for PG_CPPFLAGS=
+}
+
+# What was built, into whatever server it is: nothing is built anew for that one.
 fc_private_install() {
-  fc_private_make "$1" "-DFC_FAILPOINTS ${FC_DEFINES:-}" install
+  fc_private_make "$1" "-DFC_FAILPOINTS ${FC_DEFINES:-}" --old-file=.built-for install
 }

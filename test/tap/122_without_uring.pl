@@ -43,8 +43,7 @@ END
 my $limit = "pg_flashcache.io_timeout = '100ms'\n";
 my $node = fc_odd_node('main', preload => $library, size => '8MB', conf => "bgwriter_lru_maxpages = 0\ncheckpoint_timeout = 1h\n$limit");
 my $content = 'SELECT count(*), min(length(v)), max(length(v)) FROM t';
-my $reason  = 'no wait for the flash device can be bounded without io_uring: ';
-$reason .= fc_reads_ahead() ? 'Operation not permitted' : 'Function not implemented';
+my $reason  = 'no wait for the flash device can be bounded without io_uring: Operation not permitted';
 
 sub set
 {
@@ -187,5 +186,15 @@ SKIP:
 	}
 	is(scalar(fc_warnings($node, $offset)), 1, 'one warning for all of them');
 	$node->stop;
+}
+
+# A build that has no way to use it names itself as the cause, not the kernel.
+{
+	my $built = fc_new_node('built', start => 0, size => '8MB', conf => $limit);
+	$built->append_conf('postgresql.conf', "shared_preload_libraries = '$ENV{FC_WITHOUT_LIBURING}'\n");
+	$built->start;
+	$built->wait_for_log(qr/WARNING: .* is off: no wait for the flash device can be bounded: pg_flashcache was built without liburing\n.*\n.*HINT:  Install liburing-dev, build and install the extension again, restart; or set pg_flashcache\.io_timeout to 0: /);
+	is(scalar(fc_warnings($built)), 1, 'built without liburing: one warning, with what to do');
+	$built->stop;
 }
 done_testing();
