@@ -261,10 +261,12 @@ fc_policy_verdict(const FcRecent *recent)
 		return "no writer";
 	if (wanted < FC_VERDICT_READS)
 		return "no reads";
-	if (!recent->worth_filling || recent->os_cache_hits * 2 > wanted)
+	if (recent->os_cache_hits * 2 > wanted)
 		return "the page cache answers";
 	if (recent->flash_ns != 0 && recent->disk_ns != 0 && recent->flash_ns >= recent->disk_ns)
 		return "flash is not faster";
+	if (!recent->worth_filling)
+		return "the page cache answers";
 	if (recent->hits * 20 >= wanted)
 		return "useful";
 	return recent->filling ? "filling" : "few hits";

@@ -94,13 +94,19 @@ asked = (ctypes.c_uint64 * 2)(0, 4096)
 answer = (ctypes.c_uint64 * 5)()
 sys.exit(ctypes.CDLL(None).syscall(451, os.open(sys.argv[1], os.O_RDONLY), asked, answer, 0) != 0)
 END
-	skip 'this kernel has no cachestat(2)', 2 if !$known;
+	skip 'this kernel has no cachestat(2)', 4 if !$known;
 
 	$node->safe_psql('postgres', 'SELECT count(*) FROM t');
 	set(os_cache_probe => 'auto');
 	is(measure(), '0|10|10|0', 'probe auto: all pages from the page cache');
+	$node->safe_psql('postgres', 'SELECT pg_flashcache_reset_stats()');
+	measure() for 1 .. 8;
+	is($node->safe_psql('postgres', 'SELECT verdict FROM pg_stat_flashcache'), 'the page cache answers', 'probe auto: the verdict');
 	set(os_cache_probe => 'off');
 	is(measure(), '10|0|0|0', 'probe off again: all pages from flash');
+	$node->safe_psql('postgres', 'SELECT pg_flashcache_reset_stats()');
+	measure() for 1 .. 8;
+	is($node->safe_psql('postgres', 'SELECT verdict FROM pg_stat_flashcache'), 'useful', 'probe off again: the verdict');
 	set(verify => 'on');
 }
 

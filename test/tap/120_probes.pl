@@ -332,6 +332,7 @@ ok(1, 'write hung: a fast shutdown');
 	$node->append_conf('postgresql.conf', "pg_flashcache.pause_when_slow = off\n");
 	$node->reload;
 	fc_wait_active($node);
+	is($node->safe_psql('postgres', 'SELECT verdict FROM pg_stat_flashcache'), 'flash is not faster', 'slow: the verdict on what is used all the same');
 	$node->append_conf('postgresql.conf', "pg_flashcache.pause_when_slow = on\n");
 	$node->reload;
 	ok($node->poll_query_until('postgres', q{SELECT state = 'paused' FROM pg_stat_flashcache}), 'slow: left alone again');
