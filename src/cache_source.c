@@ -30,6 +30,7 @@
 #include "policy.h"
 #include "settings.h"
 #include "stats.h"
+#include "storage/proc.h"
 
 /* A process exchanges its mean times not more often than that. */
 #define EXCHANGE_NS UINT64CONST(5000000)
@@ -192,6 +193,7 @@ fc_cache_worth_filling(void)
  */
 static struct
 {
+	LocalTransactionId in;
 	FcTag		tag;			/* of the first page */
 	int			n;
 	bool		found[FC_MAX_RUN];
@@ -402,9 +404,10 @@ fc_cache_plan(FcRun *run, const FcTag *tag, int n, FcDataFd data_fd, void *arg)
 		run->stream = NULL;
 		return;
 	}
-	if (!fc_tag_equal(&known.tag, tag))
+	if (!fc_tag_equal(&known.tag, tag) || known.in != FC_MY_TRANSACTION)
 		known.n = 0;
 	known.tag = *tag;
+	known.in = FC_MY_TRANSACTION;
 	run->why[0] = choose(&t, 0, n > 1, data_fd, arg, &run->stream, &run->ref[0]);
 	run->from_flash = run->why[0] == FC_FROM_FLASH;
 	for (run->n = 1; run->n < n; run->n++)
@@ -433,6 +436,7 @@ fc_cache_combine(const FcTag *tag, int limit)
 		fc_policy_in_stream(&streams, stream_key(tag), tag->blk))
 		return limit;
 	known.tag = *tag;
+	known.in = FC_MY_TRANSACTION;
 	known.n = 0;
 	first = look_up(&t, 0, &ref);
 	for (n = 1; n < limit; n++)

@@ -426,7 +426,11 @@ fc_directory_still(const FcSlotRef *ref)
 	 * since a slot that was unlinked gets another version before it is linked
 	 * again.  Should it be reused at this moment, R3 sees that.
 	 */
-	return word_state(word) == SLOT_USED && word_version(word) == ref->version && entry_current(e);
+	if (word_state(word) != SLOT_USED || word_version(word) != ref->version || !entry_current(e))
+		return false;
+	/* dead entries are freed before their end is forgotten: so it is in use after that look, too */
+	pg_read_barrier();
+	return (pg_atomic_read_u32(&e->word) & ~COUNT_MASK) == (word & ~COUNT_MASK);
 }
 
 bool

@@ -12,6 +12,9 @@
  *	newest	the epoch of the last invalidation in it.  Mostly older than the
  *			entry that is asked for, and then nothing else is looked at.
  *	crowded the epoch in which no place was free the last time.
+ * Which set it is depends on random numbers drawn at start: file numbers are
+ * known to everybody, and whoever may make tables could otherwise crowd the set
+ * of a relation, or of a whole database, that is not his.
  *
  * What orders it.  An invalidation writes its place and its set, then, after a
  * write barrier, the epoch.  So who reads the epoch, and looks after a read
@@ -22,9 +25,9 @@
  * A place is reused under the eyes of those who look.  Its epoch is first set
  * to `settled`, then the relation changes, then the epoch of now is written;
  * who looks reads the epoch first.  So nobody takes a new epoch for that of the
- * former relation.  And the former relation misses nothing: a reader who looks
- * at an entry holds its partition's lock, so the sweep that makes the place free
- * has not yet passed that entry, or it is younger than `settled`.
+ * former relation.  And the former relation misses nothing: before a place
+ * becomes free, all sets are given `settled` as the epoch in which they were
+ * crowded (settle()), so whoever looks with an older one finds it ended.
  *
  * Epochs are compared by their distance from the present one, and come round;
  * see FC_EPOCHS_UNSWEPT.
@@ -37,9 +40,11 @@
 
 #include "common/hashfn.h"
 #include "directory_epochs.h"
+#include "miscadmin.h"
 #include "port/atomics.h"
 #include "stats.h"
 #include "storage/spin.h"
+#include "utils/timestamp.h"
 
 #define PLACES 8
 #define MIN_SETS 1024
@@ -64,6 +69,7 @@ typedef struct Epochs
 	slock_t		lock;			/* held to change it, and places and sets */
 	char		pad[PG_CACHE_LINE_SIZE];
 	uint32		nsets;			/* power of 2 */
+	uint32		seed[2];		/* of the hash, drawn at start */
 	pg_atomic_uint32 swept;		/* when the last complete sweep began */
 	pg_atomic_uint32 settled;	/* when the one before that began */
 } Epochs;
@@ -124,6 +130,11 @@ fc_epochs_init(void *memory, uint32 slots)
 
 	SpinLockInit(&epochs->lock);
 	epochs->nsets = sets_for(slots);
+	if (!pg_strong_random(epochs->seed, sizeof(epochs->seed)))
+	{
+		epochs->seed[0] = (uint32) GetCurrentTimestamp();
+		epochs->seed[1] = (uint32) MyProcPid;
+	}
 	pg_atomic_init_u32(&epochs->now, FC_START_32);
 	pg_atomic_init_u32(&epochs->swept, FC_START_32);
 	pg_atomic_init_u32(&epochs->settled, FC_START_32);
@@ -152,7 +163,7 @@ is_after(uint32 a, uint32 b)
 static inline uint32
 set_of(Oid db, Oid rel)
 {
-	return hash_combine(murmurhash32(rel), murmurhash32(db)) & (epochs->nsets - 1);
+	return hash_combine(murmurhash32(rel ^ epochs->seed[0]), murmurhash32(db ^ epochs->seed[1])) & (epochs->nsets - 1);
 }
 
 /* The place of the relation; else one that is free; else NULL.  Caller holds the lock. */
@@ -264,9 +275,11 @@ fc_epochs_swept(uint32 begun)
 {
 	uint32		settled = pg_atomic_read_u32(&epochs->swept);
 
+	/* before a place is free: who comes late with an older epoch finds it ended in every set */
+	settle(settled);
+	pg_write_barrier();
 	pg_atomic_write_u32(&epochs->settled, settled);
 	pg_atomic_write_u32(&epochs->swept, begun);
-	settle(settled);
 }
 
 void
@@ -274,7 +287,8 @@ fc_epochs_forget(void)
 {
 	uint32		now = fc_epoch_now();
 
+	settle(now);
+	pg_write_barrier();
 	pg_atomic_write_u32(&epochs->swept, now);
 	pg_atomic_write_u32(&epochs->settled, now);
-	settle(now);
 }

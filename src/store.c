@@ -63,7 +63,6 @@
 
 /* What a call on the device process returns instead of the device's answer, beside -ETIMEDOUT. */
 #define NOBODY ((ssize_t) -ECHILD)
-#define CALLED_OFF ((ssize_t) -EINTR)
 
 #define REPLACED "\"%s\" has been replaced by another file"
 #define REPLACED_HINT "Nobody but the server may touch the file."
@@ -722,6 +721,12 @@ serve(void *memory)
 
 /* ---- in the writer ---- */
 
+void
+fc_store_own(const FcStoreOwner *owner)
+{
+	fc_process_owner = owner;
+}
+
 /* A request to be filled in; NULL, and the result instead of one, if none can be made. */
 static Request *
 new_request(Op op, ssize_t *result)
@@ -743,7 +748,6 @@ new_request(Op op, ssize_t *result)
 			*result = -ETIMEDOUT;	/* H5 */
 			break;
 		case FC_NOBODY:
-		case FC_CALLED_OFF:
 			*result = NOBODY;
 			break;
 	}
@@ -759,8 +763,6 @@ make_request(Request *r, int timeout_ms)
 			return r->result;
 		case FC_NOT_ANSWERED:
 			return -ETIMEDOUT;
-		case FC_CALLED_OFF:
-			return CALLED_OFF;
 		case FC_NOBODY:
 			break;
 	}
@@ -775,8 +777,6 @@ no_answer(ssize_t result, int timeout_ms, FcStoreError *error)
 		return fc_store_fail(error, HUNG_HINT, "the flash device does not answer");
 	if (result == -ETIMEDOUT)
 		return fc_store_fail(error, HUNG_HINT, HUNG, timeout_ms);
-	if (result == CALLED_OFF)
-		return fc_store_fail(error, "", "the server is being shut down");
 	if (errno != 0)
 		return fc_store_fail(error, "Check the limits of processes, memory and open files.",
 							 "could not make the process that uses the flash device: %m");
@@ -1062,8 +1062,6 @@ note_result(bool write, bool ok, ssize_t result, size_t bytes, off_t offset, int
 	}
 	if (result == FC_IN_FLIGHT && !fc_uring_ready())
 		return FC_IO_FAILED;	/* the ring broke, not the device */
-	if (result == CALLED_OFF)
-		return FC_IO_FAILED;
 	fc_count(write ? FC_WRITE_ERRORS : FC_READ_ERRORS);
 	if (result == FC_IN_FLIGHT || result == -ETIMEDOUT) /* or the kernel gave up */
 	{

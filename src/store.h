@@ -48,8 +48,24 @@ typedef struct FcStoreError
 	char		hint[FC_HINT_LEN];
 } FcStoreError;
 
+/*
+ * The writer may be interrupted while it waits for the device.  stop(): it was
+ * asked to end, or the postmaster has gone; does not return unless the process
+ * is exiting already.  reload(): it waits without a limit, and the settings
+ * have changed; reads them, and returns io_timeout in ms, or -1 if the device is
+ * no longer wanted.
+ */
+typedef struct FcStoreOwner
+{
+	void		(*stop) (void);
+	int			(*reload) (void);
+} FcStoreOwner;
+
 extern Size fc_store_shmem_size(void);
 extern void fc_store_shmem_init(void);
+
+/* This process is the writer, which all the rest that says so is for. */
+extern void fc_store_own(const FcStoreOwner *owner);
 
 /*
  * Opens, checks, locks and preallocates the device for `slots` slots.

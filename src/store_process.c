@@ -49,9 +49,6 @@
 /* So often a writer that waits sees whether it is to stop. */
 #define LOOK_MS 100
 
-/* A writer that waits for ever does so no longer than this once the settings have changed. */
-#define SETTINGS_WAIT_NS UINT64CONST(1000000000)
-
 /* A process that has nothing more to do is waited for so often, for 0.1 s. */
 #define END_TRIES 100
 #define END_STEP_US 1000
@@ -66,6 +63,8 @@ typedef struct Head
 
 /* The request begins at the next page, as direct I/O wants it. */
 #define HEAD_BYTES FC_IO_ALIGN
+
+const FcStoreOwner *fc_process_owner = NULL;
 
 static Head *head = NULL;
 static size_t memory_bytes;
@@ -348,10 +347,30 @@ fc_process_ready(bool make, void (*serve) (void *memory))
 	return head != NULL && make_process(serve) ? FC_ANSWERED : FC_NOBODY;
 }
 
+static uint64
+limit_ns(int timeout_ms)
+{
+	return timeout_ms > 0 ? (uint64) timeout_ms * 1000000 : PG_INT64_MAX;
+}
+
+/*
+ * The writer waits without a limit, and the settings have changed: there may
+ * be one now, from this moment on.  False if the device is no longer wanted.
+ */
+static bool
+reload(uint64 *begin, uint64 *limit)
+{
+	int			timeout_ms = fc_process_owner->reload();
+
+	*begin = fc_now_ns();
+	*limit = limit_ns(timeout_ms);
+	return timeout_ms >= 0;
+}
+
 FcAnswer
 fc_process_call(int timeout_ms)
 {
-	uint64		limit = timeout_ms > 0 ? (uint64) timeout_ms * 1000000 : PG_INT64_MAX;
+	uint64		limit = limit_ns(timeout_ms);
 	uint64		begin = fc_now_ns();
 	char		request = REQUEST;
 
@@ -373,11 +392,14 @@ fc_process_call(int timeout_ms)
 			begin = fc_now_ns();
 		if (!under_way)
 			return FC_ANSWERED;
-		if (ShutdownRequestPending)
-			return FC_CALLED_OFF;
-		if (!PostmasterIsAlive())
-			proc_exit(1);
-		if (!goes_on && (left_ms == 0 || (timeout_ms == 0 && ConfigReloadPending && waited > SETTINGS_WAIT_NS)))
+		if (ShutdownRequestPending || !PostmasterIsAlive())
+		{
+			fc_process_owner->stop();
+			return FC_NOT_ANSWERED;
+		}
+		if (!goes_on && left_ms == 0)
+			return FC_NOT_ANSWERED;
+		if (timeout_ms == 0 && ConfigReloadPending && !reload(&begin, &limit))
 			return FC_NOT_ANSWERED;
 	}
 	errno = 0;

@@ -29,16 +29,19 @@
 #include "postgres.h"
 
 #include "failpoint.h"
+#include "store.h"
 
 typedef enum FcAnswer
 {
 	FC_ANSWERED,
 	FC_NOT_ANSWERED,			/* in time; or an earlier request has not been, and this one was not made */
 	FC_NOBODY,					/* there is no device process, or it has died; errno if it could not be made */
-	FC_CALLED_OFF,				/* the writer is to stop */
 } FcAnswer;
 
 /* ---- for the writer ---- */
+
+/* What the writer does when it is interrupted while it waits. */
+extern const FcStoreOwner *fc_process_owner;
 
 /* The memory of the request, so many bytes; the same ones each time.  NULL if there is none. */
 extern void *fc_process_memory(size_t bytes);
@@ -49,7 +52,7 @@ extern void *fc_process_memory(size_t bytes);
  */
 extern FcAnswer fc_process_ready(bool make, void (*serve) (void *memory));
 
-/* Makes the request and waits for the answer; timeout_ms 0 is for ever, or until the settings change. */
+/* Makes the request and waits for the answer; timeout_ms 0 is for ever, unless the settings change. */
 extern FcAnswer fc_process_call(int timeout_ms);
 
 /* Gives up the process, which ends as soon as it can. */

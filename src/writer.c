@@ -664,6 +664,23 @@ on_exit_writer(int code, Datum arg)
 	ConditionVariableBroadcast(&shared->answer);
 }
 
+/* Asked to end.  Whatever is under way is left as it is, as when this process is killed. */
+static void
+leave(void)
+{
+	/* 1 is started again, and tells the log; no FATAL in either case */
+	if (!proc_exit_inprogress)
+		proc_exit(server_ends ? 0 : 1);
+}
+
+static int
+reload_settings(void)
+{
+	ConfigReloadPending = false;
+	ProcessConfigFile(PGC_SIGHUP);
+	return fc_setting_enabled ? fc_setting_io_timeout : -1;
+}
+
 /* Who sends it tells an end of the server from one of this process alone. */
 static void
 on_sigterm(int signo, siginfo_t *info, void *context)
@@ -682,10 +699,12 @@ on_sigterm(int signo, siginfo_t *info, void *context)
 void
 fc_writer_run(FcSelfTest test)
 {
+	static const FcStoreOwner owner = {leave, reload_settings};
 	struct sigaction sigterm = {.sa_sigaction = on_sigterm, .sa_flags = SA_RESTART | SA_SIGINFO};
 	int			idle = 0;
 
 	self_test = test;
+	fc_store_own(&owner);
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	sigemptyset(&sigterm.sa_mask);
 	sigaction(SIGTERM, &sigterm, NULL);
@@ -709,14 +728,10 @@ fc_writer_run(FcSelfTest test)
 
 		ResetLatch(MyLatch);
 		CHECK_FOR_INTERRUPTS();
-		/* 1 is started again, and tells the log; no FATAL in either case */
 		if (ShutdownRequestPending)
-			proc_exit(server_ends ? 0 : 1);
+			leave();
 		if (ConfigReloadPending)
-		{
-			ConfigReloadPending = false;
-			ProcessConfigFile(PGC_SIGHUP);
-		}
+			(void) reload_settings();
 		run_state();
 		take_sample();
 		warn_wrong_content();

@@ -360,5 +360,68 @@ ok(1, 'write hung: a fast shutdown');
 	fc_failpoint($node, 'disk_read', 'off');
 }
 
+# A writer that is asked to end while the device has a request of its: nothing is wrong with the device.
+{
+	my $control = fc_control($node);
+	my $session = $node->background_psql('postgres', on_error_stop => 0);
+	my $pid     = $control->query_safe('SELECT writer_pid FROM pg_stat_flashcache');
+	my @trouble = qw(timeouts switch_offs write_errors);
+	my %before  = fc_stat($node, @trouble);
+
+	fc_failpoint($control, 'scrub_taken', 'pause');
+	$session->query_until(qr/begun/, "\\echo begun\nSELECT * FROM pg_flashcache_scrub(true);\n");
+	fc_failpoint_wait($control, 'scrub_taken');
+	fc_failpoint($control, 'store_write', 'delay:1500000');
+	kill 'TERM', $pid;
+	fc_failpoint($control, 'scrub_taken', 'off');
+	ok($node->poll_query_until('postgres', "SELECT writer_pid <> $pid FROM pg_stat_flashcache"), 'asked to end: another one follows');
+	fc_failpoint($control, 'store_write', 'off');
+	fc_wait_active($node);
+	is_deeply({ fc_stat($node, @trouble) }, \%before, 'asked to end: that is no fault of the device');
+	$session->query_until(qr/done/, "\\echo done\n");
+	like($session->{stderr}, qr/ERROR/, 'asked to end: the scrub is not done');
+	$session->{stderr} = '';
+
+	# Without a limit a request may take as long as it likes, also when other settings change meanwhile.
+	$node->append_conf('postgresql.conf', "pg_flashcache.io_timeout = 0\n");
+	$node->reload;
+	$node->safe_psql('postgres', 'SELECT pg_flashcache_scrub(true)');
+	fc_to_flash($node, 't');
+	change();
+	fc_failpoint($control, 'scrub_taken', 'pause');
+	$session->query_until(qr/begun/, "\\echo begun\nSELECT slots_erased > 0 AS erased FROM pg_flashcache_scrub();\n");
+	fc_failpoint_wait($control, 'scrub_taken');
+	fc_failpoint($control, 'store_write', 'delay:1500000');
+	$node->append_conf('postgresql.conf', "work_mem = '5MB'\n");
+	$node->reload;
+	fc_failpoint($control, 'scrub_taken', 'off');
+	like($session->query_until(qr/done/, "\\echo done\n"), qr/^t$/m, 'no limit: it is waited for');
+	fc_failpoint($control, 'store_write', 'off');
+	is_deeply({ fc_stat($node, @trouble) }, \%before, 'no limit: and nothing is wrong');
+
+	# One that is set while the writer waits counts from then on; and it may be told that the device is not wanted.
+	foreach my $setting ("pg_flashcache.io_timeout = '100ms'", 'pg_flashcache.enabled = off')
+	{
+		$node->safe_psql('postgres', 'SELECT pg_flashcache_scrub(true)');
+		fc_to_flash($node, 't');
+		change();
+		fc_failpoint($control, 'scrub_taken', 'pause');
+		$session->query_until(qr/begun/, "\\echo begun\nSELECT * FROM pg_flashcache_scrub();\n");
+		fc_failpoint_wait($control, 'scrub_taken');
+		fc_failpoint($control, 'store_write', 'delay:5000000');
+		$node->append_conf('postgresql.conf', "$setting\n");
+		$node->reload;
+		fc_failpoint($control, 'scrub_taken', 'off');
+		$session->query_until(qr/done/, "\\echo done\n");
+		like($session->{stderr}, qr/ERROR/, "no limit, then $setting: not waited for");
+		$session->{stderr} = '';
+		fc_failpoint($control, 'store_write', 'off');
+		$node->append_conf('postgresql.conf', "pg_flashcache.io_timeout = 0\npg_flashcache.enabled = on\n");
+		$node->reload;
+		fc_wait_active($node);
+	}
+	$_->quit foreach $control, $session;
+}
+
 $node->stop;
 done_testing();
