@@ -87,7 +87,7 @@ my $back  = qq{LOG: pg_flashcache is active: $slots slots on "} . fc_flash_file(
 	fc_failpoint($node, 'store_read', 'error');
 	is(rows(), $answer, 'failing: the query is answered');
 	# Three probes that fail: after 1, 2 and 4 seconds.
-	ok($node->poll_query_until('postgres', "SELECT probes = $before{probes} + 3 FROM pg_stat_flashcache"),
+	ok($node->poll_query_until('postgres', "SELECT probes = $before{probes} + 3 AND next_probe IS NOT NULL FROM pg_stat_flashcache"),
 		'failing: probes that fail');
 	is($node->safe_psql('postgres', q{
 			SELECT state, state_since > '} . $before{state_since} . q{', next_probe > state_since + interval '15 s',
