@@ -54,7 +54,7 @@ CREATE FUNCTION pg_flashcache_stat(
 	OUT writer_wait_event text,
 	OUT stats_reset timestamptz)
 AS 'MODULE_PATHNAME', 'fc_stat'
-LANGUAGE C STRICT VOLATILE PARALLEL SAFE;
+LANGUAGE C VOLATILE PARALLEL SAFE;
 
 COMMENT ON FUNCTION pg_flashcache_stat() IS
 	'state and counters of the flash cache; see view pg_stat_flashcache';
@@ -75,7 +75,7 @@ CREATE FUNCTION pg_flashcache_session_stat(
 	OUT read_bytes bigint,
 	OUT read_time_us bigint)
 AS 'MODULE_PATHNAME', 'fc_session_stat'
-LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION pg_flashcache_session_stat() IS
 	'what this session has read; see view pg_stat_flashcache_session';
@@ -98,7 +98,7 @@ CREATE FUNCTION pg_flashcache_slots(
 	OUT refcount smallint)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'fc_pages'
-LANGUAGE C STRICT VOLATILE PARALLEL SAFE;
+LANGUAGE C VOLATILE PARALLEL SAFE;
 
 COMMENT ON FUNCTION pg_flashcache_slots() IS
 	'pages in the flash cache; see view pg_flashcache_pages';
@@ -112,7 +112,7 @@ COMMENT ON VIEW pg_flashcache_pages IS
 CREATE FUNCTION pg_flashcache_enable()
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'fc_enable'
-LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION pg_flashcache_enable() IS
 	'brings back a flash cache that switched itself off; it starts cold';
@@ -120,7 +120,7 @@ COMMENT ON FUNCTION pg_flashcache_enable() IS
 CREATE FUNCTION pg_flashcache_reset_stats()
 RETURNS void
 AS 'MODULE_PATHNAME', 'fc_reset_stats'
-LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION pg_flashcache_reset_stats() IS
 	'sets the counters of the flash cache to zero';
@@ -130,7 +130,7 @@ CREATE FUNCTION pg_flashcache_scrub(
 	OUT slots_erased bigint,
 	OUT bytes_erased bigint)
 AS 'MODULE_PATHNAME', 'fc_scrub'
-LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION pg_flashcache_scrub(boolean) IS
 	'writes zeros over what the flash cache holds of pages that are no longer cached, or over everything';

@@ -124,12 +124,18 @@ fc_cache_state(void)
 }
 
 bool
+fc_cache_in_use(void)
+{
+	return fc_setting_enabled && fc_cache_state() == FC_STATE_ACTIVE;
+}
+
+bool
 fc_cache_takes_part(void)
 {
 	FcState		state = fc_cache_state();
 
 	/* paused: the disk's time tells when to come back */
-	if (likely(state == FC_STATE_ACTIVE || state == FC_STATE_PAUSED))
+	if (likely(fc_setting_enabled && (state == FC_STATE_ACTIVE || state == FC_STATE_PAUSED)))
 		return true;
 	fc_store_close();
 	return false;
@@ -442,7 +448,7 @@ fc_cache_evicted(const FcTag *tag, const char *page)
 {
 	FcGuard		guard;
 
-	if (fc_cache_state() != FC_STATE_ACTIVE || !fc_handoff_has_writer())
+	if (!fc_cache_in_use() || !fc_handoff_has_writer())
 		return;
 	if (!fc_cache_worth_filling())
 	{

@@ -47,6 +47,13 @@ extern FcState fc_cache_state(void);
 extern const char *fc_state_name(FcState state);
 
 /*
+ * May this process use flash now?  The state is the same for all; but the
+ * writer, which changes it, may be stopped, so each process goes by its own
+ * pg_flashcache.enabled, too.  Invalidation asks neither.
+ */
+extern bool fc_cache_in_use(void);
+
+/*
  * Does the cache have anything to do with reads at present?  If not, this
  * process lets go of the device (H7).
  */
@@ -187,8 +194,8 @@ extern void fc_cache_fill_start(void);
  */
 extern bool fc_cache_try_flash(FcStoreError *error);
 
-/* Mean times of requests to flash and to the disk; 0 while too few are known. */
-extern void fc_cache_pace(uint64 *flash_ns, uint64 *disk_ns);
+/* What reading one page takes on average, whoever answers for the disk; 0 where not known. */
+extern void fc_cache_times(uint64 *flash_ns, uint64 *disk_ns);
 
 /*
  * Is flash slower than the disk?  By what all processes have seen, and with

@@ -33,7 +33,6 @@
 #define SAMPLE 32
 #define DISK_MEMORY 64			/* requests over which the means forget */
 #define FLASH_MEMORY 1024
-#define PAGE_CACHE_NS 100000	/* what is answered faster may have come from memory */
 
 /* Writer only: the disk's mean when flash was last found slower than it. */
 static uint32 disk_then = 0;
@@ -68,7 +67,7 @@ void
 fc_pace_disk(uint64 ns)
 {
 	/* each request: the disk is slow enough to carry that */
-	if (ns < PAGE_CACHE_NS)
+	if (ns < FC_PAGE_CACHE_NS)
 		return;
 	note(&fc_cache->pace_disk, ns, 1, DISK_MEMORY);
 	if (unlikely(pg_atomic_read_u32(&fc_cache->pace_disk_samples) < DISK_MEMORY))
@@ -86,15 +85,6 @@ fc_cache_disk_slowed(void)
 {
 	/* twice: a mean wavers */
 	return pg_atomic_read_u32(&fc_cache->pace_disk) / 2 > disk_then;
-}
-
-void
-fc_cache_pace(uint64 *flash_ns, uint64 *disk_ns)
-{
-	bool		known = pg_atomic_read_u32(&fc_cache->pace_disk_samples) >= DISK_MEMORY;
-
-	*flash_ns = pg_atomic_read_u32(&fc_cache->pace_flash);
-	*disk_ns = known ? pg_atomic_read_u32(&fc_cache->pace_disk) : 0;
 }
 
 bool

@@ -173,14 +173,23 @@ fc_cache_wants_disk_time(const FcRun *run)
 		pg_atomic_compare_exchange_u64(&fc_cache->disk_timed_at, &last, now);
 }
 
+void
+fc_cache_times(uint64 *flash_ns, uint64 *disk_ns)
+{
+	*flash_ns = pg_atomic_read_u32(&fc_cache->times_ns[FC_TIME_FLASH]);
+	*disk_ns = pg_atomic_read_u32(&fc_cache->times_ns[FC_TIME_DISK_SINGLE]);
+}
+
 bool
 fc_cache_worth_filling(void)
 {
-	FcTimes		common = {
-		.disk_single = pg_atomic_read_u32(&fc_cache->times_ns[FC_TIME_DISK_SINGLE]),
-		.flash = pg_atomic_read_u32(&fc_cache->times_ns[FC_TIME_FLASH]),
-	};
+	uint64		flash;
+	uint64		disk;
+	FcTimes		common = {0};
 
+	fc_cache_times(&flash, &disk);
+	common.flash = flash;
+	common.disk_single = disk;
 	return fc_setting_os_cache_probe == FC_PROBE_OFF || fc_policy_worth_filling(&common);
 }
 
@@ -395,7 +404,7 @@ fc_cache_plan(FcRun *run, const FcTag *tag, int n, FcDataFd data_fd, void *arg)
 	n = Min(n, FC_MAX_RUN);
 	run->tag = *tag;
 	run->asks_again = false;
-	if (fc_cache_state() != FC_STATE_ACTIVE)
+	if (!fc_cache_in_use())
 	{
 		(void) fc_cache_takes_part();
 		run->n = n;
@@ -432,7 +441,7 @@ fc_cache_combine(const FcTag *tag, int limit)
 	int			n;
 
 	/* of a stream hardly any page is read from flash: don't split it */
-	if (fc_cache_state() != FC_STATE_ACTIVE || !fc_store_may_read(fc_setting_io_timeout) ||
+	if (!fc_cache_in_use() || !fc_store_may_read(fc_setting_io_timeout) ||
 		fc_policy_in_stream(&streams, stream_key(tag), tag->blk))
 		return limit;
 	known.tag = *tag;
@@ -454,7 +463,7 @@ fc_cache_prefetch(const FcTag *tag)
 	uint64		key = stream_key(tag);
 	FcSlotRef	ref;
 
-	if (fc_cache_state() != FC_STATE_ACTIVE || !fc_store_may_read(fc_setting_io_timeout))
+	if (!fc_cache_in_use() || !fc_store_may_read(fc_setting_io_timeout))
 		return false;
 	*prefetched_of(key) = (Prefetched) {key, PREFETCH_CREDIT};
 	if (!fc_directory_lookup(tag, fc_directory_hash(tag), &ref))

@@ -43,7 +43,7 @@ fc_policy_admit(FcAdmission mode, uint64_t used, uint64_t slots,
 		case FC_ADMIT_ALL:
 			return true;
 		case FC_ADMIT_AUTO:
-			return reused || used * 100 < slots * FC_FILL_PERCENT;
+			return reused || fc_policy_filling(used, slots);
 		case FC_ADMIT_REUSE:
 			break;
 	}
@@ -264,10 +264,8 @@ fc_policy_verdict(const FcRecent *recent)
 	if (recent->os_cache_hits * 2 > wanted)
 		return "the page cache answers";
 	if (recent->flash_ns != 0 && recent->disk_ns != 0 && recent->flash_ns >= recent->disk_ns)
-		return "flash is not faster";
-	if (!recent->worth_filling)
-		return "the page cache answers";
+		return recent->disk_ns < FC_PAGE_CACHE_NS ? "the page cache answers" : "flash is not faster";
 	if (recent->hits * 20 >= wanted)
 		return "useful";
-	return recent->filling ? "filling" : "few hits";
+	return fc_policy_filling(recent->used, recent->slots) ? "filling" : "few hits";
 }

@@ -50,6 +50,12 @@ typedef enum FcAdmission
 	FC_ADMIT_REUSE,
 } FcAdmission;
 
+static inline bool
+fc_policy_filling(uint64_t used, uint64_t slots)
+{
+	return used * 100 < slots * FC_FILL_PERCENT;
+}
+
 /*
  * Should a page evicted from the buffer pool be taken?  Its fingerprint is
  * remembered in `set` (FC_GHOST_WAYS entries) either way.
@@ -108,6 +114,9 @@ typedef struct FcStreams
 	FcStream	stream[FC_STREAMS];
 	uint32_t	now;
 } FcStreams;
+
+/* A read "from disk" that is answered faster than this may have come from the kernel's page cache. */
+#define FC_PAGE_CACHE_NS 100000
 
 /* Mean service times in ns; 0 where nothing was measured yet. */
 typedef struct FcTimes
@@ -203,16 +212,20 @@ extern bool fc_policy_warn(FcWarnings *warnings, const char *reason, uint64_t no
 
 #define FC_VERDICT_READS 64		/* pages that a verdict is based on, at least */
 
-/* What happened lately; times in ns, 0 where not known. */
+/*
+ * What happened lately; times in ns, 0 where not known.  They are those of all
+ * reads, whoever answered: flash that is not worth filling (see
+ * fc_policy_worth_filling) is slower by these, too.
+ */
 typedef struct FcRecent
 {
 	bool		writer;			/* does it run? */
-	bool		worth_filling;
-	bool		filling;		/* slots are still free */
+	uint64_t	used;			/* slots */
+	uint64_t	slots;
 	uint64_t	hits;
 	uint64_t	misses;
 	uint64_t	os_cache_hits;	/* among the misses */
-	uint64_t	flash_ns;		/* mean request to flash */
+	uint64_t	flash_ns;		/* mean read of one page */
 	uint64_t	disk_ns;
 } FcRecent;
 

@@ -7,7 +7,8 @@
  * What has a unit is a floating-point number to the server, which would round
  * an integer before it can be looked at: 1 kB of size to 0 pages, 100 kB/s of
  * write_limit to 0 MB/s, "no limit".  The variables that the rooms read are
- * set when a value is assigned.
+ * set when a value is assigned.  Its upper limit is looked at here as well,
+ * since the server would tell it in its own unit and with six digits.
  *
  * The library is loaded after the configuration was read.  A value that is
  * refused then only gets a WARNING of the server, and the setting its default:
@@ -20,7 +21,9 @@
  */
 #include "postgres.h"
 
+#include <float.h>
 #include <limits.h>
+#include <math.h>
 
 #include "policy.h"
 #include "settings.h"
@@ -45,6 +48,7 @@ static double write_limit_mb = 0;
 static double io_timeout_ms = 1000;
 
 #define MAX_SETTINGS 32
+#define MAX_WRITE_LIMIT_MB (1024 * 1024)
 
 static struct
 {
@@ -78,17 +82,34 @@ check_file(char **newval, void **extra, GucSource source)
 	return true;
 }
 
+/* An amount in the largest unit of which it has a whole number, if any: most likely as it was written. */
+static const char *
+in_units(double kb)
+{
+	static const char *const units[] = {"kB", "MB", "GB", "TB"};
+	static char text[64];
+	int			i = 0;
+
+	for (; i < lengthof(units) - 1 && kb >= 1024 && fmod(kb, 1024) == 0; i++)
+		kb /= 1024;
+	snprintf(text, sizeof(text), "%.15g %s", kb, units[i]);
+	return text;
+}
+
 static bool
 check_size(double *newval, void **extra, GucSource source)
 {
-	if (*newval != 0 && *newval < FC_MIN_SLOTS)
-	{
-		GUC_check_errmsg("invalid value for parameter \"pg_flashcache.size\": %g kB", *newval * BLCKSZ / 1024.0);
+	bool		too_large = *newval >= INT_MAX + 1.0;
+
+	if (!too_large && (*newval == 0 || *newval >= FC_MIN_SLOTS))
+		return true;
+	GUC_check_errmsg("invalid value for parameter \"pg_flashcache.size\": %s", in_units(*newval * (BLCKSZ / 1024)));
+	if (too_large)
+		GUC_check_errdetail("The cache must be smaller than %s.", in_units((INT_MAX + 1.0) * (BLCKSZ / 1024)));
+	else
 		GUC_check_errdetail("The smallest cache is %d kB; 0 disables the cache.",
 							FC_MIN_SLOTS * (BLCKSZ / 1024));
-		return false;
-	}
-	return true;
+	return false;
 }
 
 static void
@@ -100,13 +121,16 @@ assign_size(double newval, void *extra)
 static bool
 check_write_limit(double *newval, void **extra, GucSource source)
 {
-	if (*newval != 0 && *newval * 1024 * 1024 < BLCKSZ)
-	{
-		GUC_check_errmsg("invalid value for parameter \"pg_flashcache.write_limit\": %g kB", *newval * 1024);
+	bool		too_high = *newval > MAX_WRITE_LIMIT_MB;
+
+	if (!too_high && (*newval == 0 || *newval * 1024 * 1024 >= BLCKSZ))
+		return true;
+	GUC_check_errmsg("invalid value for parameter \"pg_flashcache.write_limit\": %s", in_units(*newval * 1024));
+	if (too_high)
+		GUC_check_errdetail("The highest limit is %s a second; 0 is no limit.", in_units(MAX_WRITE_LIMIT_MB * 1024.0));
+	else
 		GUC_check_errdetail("The lowest limit is one page of %d kB a second; 0 is no limit.", BLCKSZ / 1024);
-		return false;
-	}
-	return true;
+	return false;
 }
 
 static void
@@ -130,7 +154,7 @@ check_io_timeout(double *newval, void **extra, GucSource source)
 static void
 assign_io_timeout(double newval, void *extra)
 {
-	fc_setting_io_timeout = (int) newval;
+	fc_setting_io_timeout = (int) ceil(newval); /* fractions do not end a wait too early */
 }
 
 static void
@@ -178,7 +202,7 @@ fc_settings_define(void)
 	DefineCustomRealVariable(asked("pg_flashcache.size"),
 							 "Size of the flash cache; 0 disables it.",
 							 "Typically 2 to 10 times shared_buffers.",
-							 &size_pages, 0, 0, INT_MAX,
+							 &size_pages, 0, 0, DBL_MAX,
 							 PGC_POSTMASTER, GUC_UNIT_BLOCKS, check_size, assign_size, NULL);
 	DefineCustomBoolVariable(asked("pg_flashcache.enabled"),
 							 "Uses the flash cache.",
@@ -203,7 +227,7 @@ fc_settings_define(void)
 	DefineCustomRealVariable(asked("pg_flashcache.write_limit"),
 							 "Most that is written to flash in a second; 0 is no limit.",
 							 "Protects the endurance of the drive: 22 MB a second are one drive write a day of 1.92 TB.",
-							 &write_limit_mb, 0, 0, 1024 * 1024,
+							 &write_limit_mb, 0, 0, DBL_MAX,
 							 PGC_SIGHUP, GUC_UNIT_MB, check_write_limit, assign_write_limit, NULL);
 	DefineCustomRealVariable(asked("pg_flashcache.io_timeout"),
 							 "Longest wait for the flash device; 0 is no limit.",

@@ -393,6 +393,16 @@ warn_unbounded(void)
 			 errhint("Allow io_uring, or set pg_flashcache.io_timeout to 0.")));
 }
 
+/* By pg_flashcache.enabled. */
+static void
+set_disabled(void)
+{
+	static const char reason[] = "pg_flashcache.enabled is off";
+
+	fc_cache_set_state(FC_STATE_DISABLED, reason, "");	/* O1 */
+	ereport(LOG, (errmsg("pg_flashcache is disabled: %s", reason)));
+}
+
 static void
 run_state(void)
 {
@@ -403,11 +413,10 @@ run_state(void)
 
 	if (!fc_setting_enabled && (state == FC_STATE_ACTIVE || is_away()))
 	{
-		fc_cache_set_state(FC_STATE_DISABLED, "pg_flashcache.enabled is off", "");	/* O1 */
+		set_disabled();
 		no_probe();
 		fc_cache_purge();
 		fc_store_release();
-		ereport(LOG, (errmsg("pg_flashcache is disabled")));
 	}
 	else if (fc_setting_enabled && state == FC_STATE_DISABLED)
 	{
@@ -450,7 +459,7 @@ start(void)
 			if (fc_setting_enabled)
 				open_first();
 			else
-				fc_cache_set_state(FC_STATE_DISABLED, "pg_flashcache.enabled is off", "");
+				set_disabled();
 			break;
 
 		case FC_STATE_ACTIVE:
@@ -529,12 +538,12 @@ fc_writer_verdict(void)
 	for (int j = 0; j < lengthof(sampled); j++)
 		moved[j] = fc_stats_since(sampled[j], pg_atomic_read_u64(&shared->sample[oldest][j]));
 	recent.writer = shared->proc != NULL;
-	recent.worth_filling = fc_cache_worth_filling();
-	recent.filling = fc_directory_used() < fc_directory_slots() / 100 * FC_FILL_PERCENT;
+	recent.used = fc_directory_used();
+	recent.slots = fc_directory_slots();
 	recent.hits = moved[0];
 	recent.misses = moved[1];
 	recent.os_cache_hits = moved[2];
-	fc_cache_pace(&recent.flash_ns, &recent.disk_ns);
+	fc_cache_times(&recent.flash_ns, &recent.disk_ns);
 	return fc_policy_verdict(&recent);
 }
 

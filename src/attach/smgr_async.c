@@ -55,7 +55,7 @@ fc_smgr_maxcombine(SMgrRelation reln, ForkNumber forknum, BlockNumber blk)
 	uint32		limit = mdmaxcombine(reln, forknum, blk);
 
 	fc_calls[FC_CALL_MAXCOMBINE]++;
-	if (limit > 1 && fc_cache_state() == FC_STATE_ACTIVE && fc_is_cacheable(reln, forknum))
+	if (limit > 1 && fc_cache_in_use() && fc_is_cacheable(reln, forknum))
 	{
 		FcTag		tag = fc_tag_of(reln, blk);
 

@@ -14,9 +14,9 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-# More slots than there are pages in use; the time-out is far more than a page takes and far less than the delays below.
+# More slots than there are pages in use; the time-out is rounded up to 2 s, which is far more than a page takes and far less than the delays below.
 my $node = fc_new_node('main', size => '8MB',
-	conf => "bgwriter_lru_maxpages = 0\ncheckpoint_timeout = 1h\npg_flashcache.io_timeout = '2s'\n");
+	conf => "bgwriter_lru_maxpages = 0\ncheckpoint_timeout = 1h\npg_flashcache.io_timeout = '1999.5ms'\n");
 my $bounded = fc_reads_ahead();
 my $answer  = '10|5006|5006';
 my $round   = 0;

@@ -348,7 +348,7 @@ warnings(void)
 static void
 test_verdict(void)
 {
-	FcRecent	recent = {.writer = true, .worth_filling = true, .hits = 50, .misses = 50};
+	FcRecent	recent = {.writer = true, .used = 80, .slots = 100, .hits = 50, .misses = 50};
 
 #define IS(text) (strcmp(fc_policy_verdict(&recent), text) == 0)
 	check(IS("useful"), "verdict: half of the pages are hits");
@@ -358,21 +358,36 @@ test_verdict(void)
 	recent.hits = 4;
 	recent.misses = 96;
 	check(IS("few hits"), "verdict: less than that");
-	recent.filling = true;
+	recent.used = 79;
 	check(IS("filling"), "verdict: less than that, and free slots");
-	recent.flash_ns = 1000;
+	recent.used = 0;
+	recent.slots = 64;
+	check(IS("filling"), "verdict: the smallest cache, empty");
+	recent.used = 51;
+	check(IS("filling"), "verdict: the smallest cache, less than 80%");
+	recent.used = 52;
+	check(IS("few hits"), "verdict: the smallest cache, full");
+	recent.used = recent.slots = UINT32_MAX;
+	check(IS("few hits"), "verdict: a very large cache, full");
+	recent.flash_ns = 100000;
 	recent.hits = 50;
 	check(IS("useful"), "verdict: the disk's time is not known");
-	recent.disk_ns = 1000;
+	recent.disk_ns = 100000;
 	check(IS("flash is not faster"), "verdict: flash is as slow as the disk");
-	recent.disk_ns = 1001;
+	recent.disk_ns = 100001;
 	check(IS("useful"), "verdict: flash is faster");
+	recent.flash_ns = 99999;
+	recent.disk_ns = 99999;
+	check(IS("the page cache answers"), "verdict: the disk answers as only a page cache does");
+	recent.flash_ns = 513000;
+	recent.disk_ns = 44000;
+	check(IS("the page cache answers"), "verdict: and ten times as fast as flash");
+	recent.flash_ns = 43000;
+	check(IS("useful"), "verdict: flash is faster than the page cache");
 	recent.os_cache_hits = 74;
 	check(IS("the page cache answers"), "verdict: more than half are in the page cache");
 	recent.os_cache_hits = 73;
 	check(IS("useful"), "verdict: half are");
-	recent.worth_filling = false;
-	check(IS("the page cache answers"), "verdict: the disk answers as only a page cache does");
 	recent.hits = 31;
 	recent.misses = 32;
 	check(IS("no reads"), "verdict: too few pages");

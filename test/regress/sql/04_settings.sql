@@ -9,6 +9,9 @@ ALTER SYSTEM SET pg_flashcache.size = '100kB';
 ALTER SYSTEM SET pg_flashcache.size = '1kB';
 ALTER SYSTEM SET pg_flashcache.write_limit = '4kB';
 ALTER SYSTEM SET pg_flashcache.io_timeout = '100us';
+-- the server's own message would give it in pages, with six digits
+ALTER SYSTEM SET pg_flashcache.size = '16TB';
+ALTER SYSTEM SET pg_flashcache.write_limit = '1025GB';
 -- the message has units from 16 on
 \set VERBOSITY sqlstate
 ALTER SYSTEM SET pg_flashcache.size = '-8kB';
@@ -35,11 +38,12 @@ RESET pg_flashcache.verify;
 SHOW pg_flashcache.verify;
 -- the limits are allowed
 ALTER SYSTEM SET pg_flashcache.size = '512kB';
+ALTER SYSTEM SET pg_flashcache.size = '17179869176kB';
 ALTER SYSTEM SET pg_flashcache.size = 0;
 ALTER SYSTEM RESET pg_flashcache.size;
 -- with units and without
 ALTER SYSTEM SET pg_flashcache.write_limit = '20MB';
-ALTER SYSTEM SET pg_flashcache.write_limit = '1GB';
+ALTER SYSTEM SET pg_flashcache.write_limit = '1TB';
 ALTER SYSTEM SET pg_flashcache.write_limit = '8kB';
 ALTER SYSTEM SET pg_flashcache.write_limit = 20;
 ALTER SYSTEM SET pg_flashcache.write_limit = '20MB/s';

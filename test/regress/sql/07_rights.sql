@@ -41,6 +41,7 @@ BEGIN
   RETURN 'works';
 EXCEPTION
   WHEN insufficient_privilege THEN RETURN 'refused';
+  WHEN null_value_not_allowed THEN RETURN 'wants a value';
 END $$ LANGUAGE plpgsql;
 CREATE FUNCTION fc_try_all(OUT object text, OUT result text) RETURNS SETOF record AS $$
 DECLARE
@@ -78,6 +79,17 @@ SELECT * FROM pg_flashcache_scrub(NULL);
 SELECT state FROM pg_stat_flashcache;
 RESET ROLE;
 REVOKE EXECUTE ON FUNCTION pg_flashcache_scrub(boolean) FROM fc_operator;
+-- a view needs its function
+GRANT SELECT ON pg_stat_flashcache TO fc_operator;
+SET ROLE fc_operator;
+SELECT state FROM pg_stat_flashcache;
+RESET ROLE;
+GRANT EXECUTE ON FUNCTION pg_flashcache_stat() TO fc_operator;
+SET ROLE fc_operator;
+SELECT state FROM pg_stat_flashcache;
+RESET ROLE;
+REVOKE SELECT ON pg_stat_flashcache FROM fc_operator;
+REVOKE EXECUTE ON FUNCTION pg_flashcache_stat() FROM fc_operator;
 
 -- The settings: who may see the path, who may set what.
 CREATE TEMP TABLE fc_settings AS SELECT name FROM pg_settings WHERE name LIKE 'pg\_flashcache.%';
