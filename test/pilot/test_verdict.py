@@ -178,6 +178,38 @@ def test_only_what_was_filled_speaks_of_larger_sizes(scenario: Scenario) -> None
     assert "The hit ratio stays low at the largest size: the load reads little of it twice." in advice.warnings
 
 
+@pytest.mark.parametrize(("average", "said"), [(4.0, False), (30.0, False), (39.0, True)])
+@pytest.mark.parametrize("reps", [1, 3])
+def test_busy_processors_are_no_reason_beside_a_gain(scenario: Scenario, average: float, said: bool, reps: int) -> None:
+    advice = advice_on(scenario, made_up("disk", 40.0, cpu=1.0, reps=reps), made_up("cache@20%", average, share=0.2, reps=reps))
+    assert ("The processors are 100% busy without flash already: there is no room for it to help." in advice.reasons) == said
+
+
+@pytest.mark.parametrize(
+    ("flash_reps", "cold", "words"),
+    [
+        (3, "", "everything on flash (40 times faster)"),
+        (3, "all-flash", "everything on flash (40 times faster; not conclusive)"),
+        (3, "cache@20%", "everything on flash (40 times faster; not conclusive)"),
+        (3, "disk", "everything on flash (40 times faster; not conclusive)"),
+        (1, "", ""),
+    ],
+)
+def test_what_is_better_is_as_sure_as_its_runs(scenario: Scenario, flash_reps: int, cold: str, words: str) -> None:
+    points = measured(DISK, CACHE, made_up("all-flash", 1.0, data="flash", reps=flash_reps), cold=cold)
+    advice = advise(scenario, points, "study")
+    assert advice.instead == ([words] if words else [])
+    assert ("Better than the cache" in advice.headline) == bool(words)
+    assert (f"Better than the cache: for made-up {words}." in overall([advice], points).sentences) == bool(words)
+
+
+@pytest.mark.parametrize(("kernel", "share"), [(0, ""), (200, ""), (300, "25%"), (800, "47%"), (2700, "75%")])
+def test_the_page_cache_is_named(scenario: Scenario, kernel: int, share: str) -> None:
+    runs = [line | {"counters": {"cache.hits": 900, "cache.inserts": 50, "cache.os_cache_hits": kernel}} for line in CACHE]
+    said = [reason for reason in advice_on(scenario, DISK, runs).reasons if "the kernel's page cache" in reason]
+    assert [reason.split(" of the reads")[0] for reason in said] == ([share] if share else [])
+
+
 # --- memory, all of it ---
 
 

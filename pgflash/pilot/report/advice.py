@@ -35,6 +35,7 @@ IN_THE_LAB = {
 # Of a cache that the server has.
 IN_PLACE = {"Buy flash as a cache": "The flash cache pays", "Do not buy flash for a cache": "The flash cache does not pay"}
 WHOLE = 0.9  # of the database: a cache so large could as well hold the data
+NOTABLE = 0.25  # of the reads that flash could have answered: where the page cache answered so many, the report says so
 
 
 def advise(scenario: Scenario, points: list[Point], folder: str = "STUDY") -> Advice:
@@ -133,14 +134,16 @@ def _instead(advice: Advice, points: list[Point], base: Point, best: Point) -> N
         ("memory for the whole database, as page cache", select.free_memory(points)),
     ]
     good = [
-        (words, factor(base.average_ms, point.average_ms))
+        (words, factor(base.average_ms, point.average_ms), advice.verdict == "open" or bool(evidence.doubts(point)))
         for words, point in ways
         if point is not None
         and point.repetitions >= evidence.ENOUGH
         and point.average_ms.median < best.average_ms.median
         and not point.average_ms.overlaps(best.average_ms)
     ]
-    advice.instead = [f"{words} ({show_times(gain)} faster)" for words, gain in good if gain >= WORTH]
+    advice.instead = [
+        f"{words} ({show_times(gain)} faster{'; not conclusive' if unsure else ''})" for words, gain, unsure in good if gain >= WORTH
+    ]
     if advice.instead:
         advice.headline += f" Better than the cache: {', or '.join(advice.instead)}."
 
@@ -166,11 +169,15 @@ def _why(advice: Advice, base: Point, best: Point, caches: list[Point]) -> None:
     if more.words:
         advice.reasons.append(more.words)
     cpu = base.named("cpu")
-    if cpu is not None and cpu.median >= BUSY and advice.verdict != "buy":
+    if cpu is not None and cpu.median >= BUSY and factor(base.average_ms, best.average_ms) < LITTLE:
         advice.reasons.append(f"The processors are {100 * cpu.median:.0f}% busy without flash already: there is no room for it to help.")
     kernel, all_hits = best.rate("cache.os_cache_hits"), best.rate("cache.hits")
-    if kernel is not None and all_hits is not None and kernel.median > all_hits.median:
-        advice.reasons.append("Most pages that flash had were in the kernel's page cache as well, and were read from there.")
+    if kernel is not None and all_hits is not None and kernel.median > 0:
+        share = kernel.median / (kernel.median + all_hits.median)
+        if share >= NOTABLE:
+            advice.reasons.append(
+                f"{100 * share:.0f}% of the reads of pages that flash had were answered by the kernel's page cache, which had them as well."
+            )
 
 
 def _other_ways(advice: Advice, points: list[Point], base: Point, best: Point | None) -> Advice:
