@@ -124,10 +124,11 @@ X
 What to type next, for Debian's own PostgreSQL 15 cluster "main":
 
   sudo make install
+  sudo install -d -o postgres -g postgres -m 0700 /mnt/nvme/pg_flashcache   # on your flash
   sudo tee /etc/postgresql/15/main/conf.d/pg_flashcache.conf <<'EOF'
-  shared_preload_libraries = 'pg_flashcache'      # add it to what you have there already
-  pg_flashcache.file = '/mnt/nvme/pg_flashcache'  # on your flash, in a folder of the user postgres
-  pg_flashcache.size = '20GB'                     # 2 to 10 times shared_buffers is usual
+  shared_preload_libraries = 'pg_flashcache'            # add it to what you have there already
+  pg_flashcache.file = '/mnt/nvme/pg_flashcache/cache'
+  pg_flashcache.size = '20GB'                           # 2 to 10 times shared_buffers is usual
   EOF
   sudo systemctl restart postgresql@15-main
   sudo -u postgres psql -c 'CREATE EXTENSION pg_flashcache' -c 'SELECT * FROM pg_stat_flashcache'
@@ -144,7 +145,7 @@ fi
 step "packages: installing what is missing (a fresh Debian 12: about a minute)"
 lab_packages
 lab_open "$dir/pg_flashcache_demo"
-flash_home="$LAB_DIR/flash ($(stat -f -c %T "$LAB_DIR"))"
+flash_home="$LAB_DIR/flash ($(df --output=fstype "$LAB_DIR" | tail -n 1))"
 step "building the extension, in a folder of its own (about 10 s)"
 lab_run lab_build || lab_die "the extension could not be built"
 lab_disk "$DISK_MB"

@@ -107,7 +107,7 @@ BENCH_OUT=$(realpath "$BENCH_OUT")
 bench_elsewhere "$dir" "${options[@]}" "${figures[@]}"
 
 lab_packages
-fc_need_packages fio liburing-dev # without the latter the extension is built, but reads one page after the other
+fc_need_packages fio liburing-dev # without the latter the cache would be off
 BENCH_SERVER=$("$LAB_BIN/postgres" --version | awk '{ print "PostgreSQL", $3 }')
 for figure in "${figures[@]}"; do
   # shellcheck source=/dev/null

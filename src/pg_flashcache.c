@@ -166,7 +166,7 @@ wanted(void)
 	if (fc_setting_file[0] == '\0')
 	{
 		stay_out(WARNING, FC_STATE_DISABLED, "pg_flashcache.file is not set",
-				 "Set pg_flashcache.file and pg_flashcache.size and restart the server. The file should be on local flash, such as /mnt/nvme/pg_flashcache.");
+				 "Set pg_flashcache.file and pg_flashcache.size and restart the server. The file should be on local flash, such as /mnt/nvme/pg_flashcache/cache.");
 		return false;
 	}
 	if (fc_workers_registered() >= max_worker_processes)

@@ -76,7 +76,7 @@ check_file(char **newval, void **extra, GucSource source)
 	if ((*newval)[0] != '\0' && !is_absolute_path(*newval))
 	{
 		GUC_check_errdetail("The path must be absolute.");
-		GUC_check_errhint("Name a file on local flash, such as /mnt/nvme/pg_flashcache, or a raw block device.");
+		GUC_check_errhint("Name a file on local flash, such as /mnt/nvme/pg_flashcache/cache, or a raw block device.");
 		return false;
 	}
 	return true;
