@@ -126,10 +126,17 @@ fc_private_production() {
 fc_private_without_liburing() {
   cp -a "$1" "$2"
   rm "$2/src/store_uring.o" "$2/pg_flashcache.so"
-  fc_private_make "$2" "" --old-file=.built-for PG_CPPFLAGS=
+  fc_private_make "$2" "" "$(fc_private_as_built "$2")" PG_CPPFLAGS=
 }
 
 # What was built, into whatever server it is: nothing is built anew for that one.
 fc_private_install() {
-  fc_private_make "$1" "-DFC_FAILPOINTS ${FC_DEFINES:-}" --old-file=.built-for install
+  fc_private_make "$1" "-DFC_FAILPOINTS ${FC_DEFINES:-}" "$(fc_private_as_built "$1")" install
+}
+
+# An argument by which make takes the objects of COPY for those that it would build.
+fc_private_as_built() {
+  local built
+  built=$(<"$1/.built-for")
+  echo "BUILT_FOR=${built//\$/\$\$}"
 }
