@@ -145,6 +145,8 @@ give_back(int fd, const struct stat *st)
 	(void) !ftruncate(fd, st->st_size);
 	if ((off_t) st->st_blocks * 512 >= st->st_size)
 		return;
+	/* what was read from a hole and lies in the page cache would count as data */
+	(void) posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
 	for (off_t at = 0; at < st->st_size; at = lseek(fd, data, SEEK_HOLE))
 	{
 		if (at < 0)

@@ -101,6 +101,7 @@ fc_is_refused($node, 'a file as a folder', "$dir/open/flash/flash", qq{folder of
 	# The message is cut at 255 bytes.
 	my $long = "$dir/" . 'x/' x 600 . 'flash';
 	my $offset = fc_start_with($node, $long);
+	$node->wait_for_log(qr/WARNING: .* is off: /, $offset);
 	my ($warning) = fc_warnings($node, $offset);
 	is($warning, 'pg_flashcache is off: ' . substr(qq{folder of "$long" cannot be found: }, 0, 255), 'a path that is too long: refused');
 	$node->stop;
