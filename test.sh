@@ -76,7 +76,7 @@ if [ "$list" -eq 1 ]; then
 fi
 mapfile -t long_stages < <(fc_test_long_stages "$major")
 for stage in "${chosen[@]}"; do
-  if ! printf '%s\n' "${stages[@]}" "${long_stages[@]}" | grep -qxF -- "$stage"; then
+  if ! grep -qxF -- "$stage" < <(printf '%s\n' "${stages[@]}" "${long_stages[@]}"); then
     echo "PostgreSQL $major has no stage $stage; there are: ${stages[*]} ${long_stages[*]}${fc_test_left_out[$major]:+ (${fc_test_left_out[$major]})}" >&2
     exit 2
   fi
@@ -133,13 +133,13 @@ packages=("${tools[@]}")
 if [ -z "${PG_CONFIG:-}" ] && [ "$major" -ne 16 ]; then
   packages+=("postgresql-$major" "postgresql-server-dev-$major")
 fi
-if printf '%s\n' "${chosen[@]}" | grep -qx lint; then
+if grep -qx lint < <(printf '%s\n' "${chosen[@]}"); then
   packages+=(clang-tidy cppcheck shellcheck python3-venv)
 fi
-if printf '%s\n' "${chosen[@]}" | grep -qx model; then
+if grep -qx model < <(printf '%s\n' "${chosen[@]}"); then
   packages+=(spin)
 fi
-if printf '%s\n' "${chosen[@]}" | grep -qx pilot; then
+if grep -qx pilot < <(printf '%s\n' "${chosen[@]}"); then
   packages+=(chromium python3-venv sysbench)
   [ "$(id -u)" -ne 0 ] || packages+=(fuse3 libfuse3-dev pkg-config mount)
 fi
@@ -557,7 +557,7 @@ fi
 fc_private_server "$work/pg"
 
 # Everything but lint and the model needs the build.
-if printf '%s\n' "${chosen[@]}" | grep -qvxE 'lint|model' && ! printf '%s\n' "${chosen[@]}" | grep -qx build; then
+if grep -qvxE 'lint|model' < <(printf '%s\n' "${chosen[@]}") && ! grep -qx build < <(printf '%s\n' "${chosen[@]}"); then
   chosen=(build "${chosen[@]}")
 fi
 for stage in "${chosen[@]}"; do
