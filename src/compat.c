@@ -10,7 +10,10 @@
 #include "postgres.h"
 
 #include "compat.h"
+#include "miscadmin.h"
 #include "postmaster/bgworker_internals.h"
+#include "replication/logicallauncher.h"
+#include "replication/walsender.h"
 #include "storage/lwlock.h"
 #include "utils/wait_event.h"
 
@@ -54,6 +57,19 @@ fc_wait_events_init(void)
 	}
 	PG_END_TRY();
 #endif
+}
+
+bool
+fc_hardly_reads(void)
+{
+	if (am_walsender)
+		return !am_db_walsender;	/* decoding reads catalogs */
+#if PG_VERSION_NUM >= 170000
+	if (MyBackendType == B_SLOTSYNC_WORKER)
+		return true;
+#endif
+	return MyBackendType == B_AUTOVAC_LAUNCHER ||
+		(MyBackendType == B_BG_WORKER && IsLogicalLauncher());
 }
 
 int

@@ -80,6 +80,12 @@ extern void fc_wait_events_init(void);
 #define FC_SET_PAGE_CHECKSUM(page, blk) PageSetChecksum(page, blk)
 #endif
 
+/*
+ * Is this a process that never ends and hardly ever reads a page?  It would
+ * keep the flash device open, and its file system could not be unmounted.
+ */
+extern bool fc_hardly_reads(void);
+
 /* How many background workers have been registered; for the postmaster, while it loads libraries. */
 extern int	fc_workers_registered(void);
 

@@ -327,7 +327,8 @@ fc_enable(PG_FUNCTION_ARGS)
 				 errmsg("pg_flashcache is detached: %s", reason),
 				 errhint("This can only change with a restart of the server.")));
 	fc_cache_hint(hint, sizeof(hint));
-	if (state == FC_STATE_DISABLED)
+	/* switched on, and the writer has not come to it yet: it does before it answers */
+	if (state == FC_STATE_DISABLED && (fc_cache == NULL || !fc_setting_enabled))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("pg_flashcache is disabled: %s", reason),

@@ -53,7 +53,8 @@
 #define CLAIM_STEP_US 10000
 
 #define HUNG "the flash device did not answer for %d ms"
-#define HUNG_HINT "See the kernel's log for what ails the device."
+#define KERNEL_HINT "See the kernel's log for what ails the device."
+#define HUNG_HINT KERNEL_HINT " If such pauses are normal for it, raise pg_flashcache.io_timeout."
 
 /*
  * Opening may take longer than reading: a step of it (the walk along the path,
@@ -204,6 +205,16 @@ write_device(int fd, const char *from, size_t bytes, off_t offset)
 	return n < 0 ? -errno : n;
 }
 
+static void
+close_device(void)
+{
+	if (my_fd < 0)
+		return;
+	close(my_fd);
+	my_fd = -1;
+	claimed = false;
+}
+
 /*
  * Are these the same file or device?  A device is known by its number: its
  * node may be made anew, and there may be several.
@@ -234,10 +245,10 @@ static const char *
 foreign_hint(const struct stat *st)
 {
 	if (S_ISBLK(st->st_mode))
-		return "Choose another device; or, if nobody needs what is on it, clear its first megabyte (wipefs, dd).";
+		return "If nobody needs what is on it, clear its first megabyte (wipefs, dd) and call pg_flashcache_enable(); else choose another device and " FC_RESTART ".";
 	if (pg_atomic_read_u32(&shared->generation) != 0 && same_thing(st, &shared->seen))
 		return "It was the cache's file until somebody wrote to it. Remove it if what it holds now is not needed.";
-	return "Choose another path.";
+	return "Choose another path, and " FC_RESTART ".";
 }
 
 /* The header must be ours, or the place must be empty. */
@@ -296,7 +307,7 @@ check_size(int fd, const char *path, const struct stat *st, uint32 slots, FcStor
 	if (size >= needed)
 		return true;
 	return fc_store_fail(error, !S_ISBLK(st->st_mode) ? "It is given its length back when it is opened anew." :
-						 size > 0 ? "Lower pg_flashcache.size." : "Check that the device is attached.",
+						 size > 0 ? "Lower pg_flashcache.size, and " FC_RESTART "." : "Check that the device is attached.",
 						 "%s\"%s\" has %llu bytes, %llu are needed", S_ISBLK(st->st_mode) ? "block device " : "",
 						 path, (unsigned long long) size, (unsigned long long) needed);
 }
@@ -388,7 +399,7 @@ open_hint(bool is_device)
 		case EACCES:
 		case EPERM:
 			return is_device ? "Give the device to the server's user, with a udev rule that lasts." :
-				"The file and its folder must belong to the server's user.";
+				"Check that the flash device is mounted. The file and its folder must belong to the server's user.";
 		case EBUSY:
 			return "A block device that is mounted, or in use by others, cannot be used (lsblk, fuser).";
 		case EROFS:
@@ -463,7 +474,7 @@ look_at(int folder, const char *name, const char *path, bool *found, struct stat
 	if (*found && !fc_place_check(path, st, error))
 		return false;
 	if (*found && S_ISREG(st->st_mode) && fc_place_in_dev(folder))
-		return fc_store_fail(error, "Name a block device, or a file on local flash.",
+		return fc_store_fail(error, "Name a block device, or a file on local flash, and " FC_RESTART ".",
 							 "\"%s\" is a regular file in /dev, which is kept in memory", path);
 	if (!*found && (was_device(path) || fc_place_in_dev(folder)))
 		return fc_store_fail(error, DEVICE_HINT,
@@ -543,9 +554,23 @@ lock_device(int fd, const char *path, FcStoreError *error)
 	if (rc == 0)
 		return true;
 	if (errno == EWOULDBLOCK)
-		return fc_store_fail(error, "Give every server a file of its own. One that ended while the device hung keeps it until the device answers.",
+		return fc_store_fail(error, "Give every server a file of its own, and " FC_RESTART ". One that ended while the device hung keeps it until the device answers.",
 							 "\"%s\" is in use by another server", path);
 	return fc_store_fail(error, "Check the file system.", "could not lock \"%s\": %m", path);
+}
+
+/*
+ * Is another file to be the device than before?  Then the space of the former
+ * one, which may have been deleted, is needed: this process lets go of it.
+ * Sessions may have it open still.
+ */
+static bool
+leave_former(const struct stat *st)
+{
+	if (my_fd >= 0 && !is_mine(st))
+		close_device();
+	return pg_atomic_read_u32(&shared->generation) != 0 && S_ISREG(shared->seen.st_mode) &&
+		shared->seen.st_dev == st->st_dev && !same_thing(&shared->seen, st);
 }
 
 static bool
@@ -570,7 +595,7 @@ open_for_server(Request *r)
 		(S_ISBLK(st.st_mode) && !check_size(fd, r->path, &st, r->slots, error)) ||
 		!check_header(fd, r->path, &st, block, error) ||
 		(S_ISREG(st.st_mode) &&
-		 !fc_space_reserve(fd, r->path, &st, fc_layout_bytes(r->slots), refuse, error)) ||
+		 !fc_space_reserve(fd, r->path, &st, fc_layout_bytes(r->slots), leave_former(&st), refuse, error)) ||
 		!write_header(fd, r->path, r->slots, identity, block, error))
 	{
 		close(fd);
@@ -677,16 +702,6 @@ write_pages(Request *r)
 }
 
 static void
-close_device(void)
-{
-	if (my_fd < 0)
-		return;
-	close(my_fd);
-	my_fd = -1;
-	claimed = false;
-}
-
-static void
 serve(void *memory)
 {
 	Request    *r = memory;
@@ -774,7 +789,7 @@ static bool
 no_answer(ssize_t result, int timeout_ms, FcStoreError *error)
 {
 	if (result == -ETIMEDOUT && timeout_ms == 0)
-		return fc_store_fail(error, HUNG_HINT, "the flash device does not answer");
+		return fc_store_fail(error, KERNEL_HINT, "the flash device does not answer");
 	if (result == -ETIMEDOUT)
 		return fc_store_fail(error, HUNG_HINT, HUNG, timeout_ms);
 	if (errno != 0)
@@ -1002,6 +1017,8 @@ follow(int timeout_ms)
 	if (generation == 0)
 		return false;
 	pg_read_barrier();			/* pairs with that of fc_store_open() */
+	if (fc_hardly_reads())
+		return false;
 	fd = open_to_read(timeout_ms);
 	if (fd < 0)
 		return false;

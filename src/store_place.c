@@ -30,6 +30,8 @@
 
 #define FOLDER_FLAGS (O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
 
+#define NO_FILE_HINT "Name a regular file or a block device, and " FC_RESTART "."
+
 #define OWNERS_HINT "Everything on the way to the file must belong to root or to the server's user."
 
 /* A walk along a path. */
@@ -62,7 +64,7 @@ cannot_be_found(const Walk *walk, FcStoreError *error)
 
 	errno = why;
 	return fc_store_fail(error, in_dev ? DEVICE_HINT :
-						 "Create the folder on local flash, owned by the server's user.",
+						 "Check that the flash device is mounted. If it is, create the folder there, owned by the server's user.",
 						 "folder of \"%s\" cannot be found: %m", walk->path);
 }
 
@@ -93,7 +95,7 @@ check_folder(const Walk *walk, FcStoreError *error)
 	if ((st.st_mode & S_ISVTX) == 0 &&
 		((st.st_mode & S_IWOTH) != 0 ||
 		 ((st.st_mode & S_IWGRP) != 0 && !is_trusted_group(st.st_gid))))
-		return fc_store_fail(error, "Take the right to write from the others (chmod go-w), or choose another folder.",
+		return fc_store_fail(error, "Take the right to write from the others (chmod go-w) and call pg_flashcache_enable(), or choose another folder and " FC_RESTART ".",
 							 "other users may write to folder \"%s\"", name);
 	return true;
 }
@@ -282,16 +284,16 @@ fc_place_check_foreign(int at, const char *path, FcStoreError *error)
 	snprintf(spaces, sizeof(spaces), "%s/pg_tblspc", DataDir);
 	snprintf(base, sizeof(base), "%s/base", DataDir);
 	if (lies_in(at, table, DataDir))
-		ok = fc_store_fail(error, "Choose a path on local flash outside the data directory.",
+		ok = fc_store_fail(error, "Choose a path on local flash outside the data directory, and " FC_RESTART ".",
 						   "\"%s\" lies inside the data directory", path);
 	else if (lies_in(at, table, wal))
-		ok = fc_store_fail(error, "Choose a path on local flash outside the data directory.",
+		ok = fc_store_fail(error, "Choose a path on local flash outside the data directory, and " FC_RESTART ".",
 						   "\"%s\" lies inside the folder of the write-ahead log", path);
 	else if (lies_in_links(at, table, spaces))
-		ok = fc_store_fail(error, "Choose a path that is no tablespace.",
+		ok = fc_store_fail(error, "Choose a path that is no tablespace, and " FC_RESTART ".",
 						   "\"%s\" lies inside a tablespace", path);
 	else if (lies_in_links(at, table, DataDir) || lies_in_links(at, table, base))
-		ok = fc_store_fail(error, "Choose a path that no symbolic link in the data directory leads to.",
+		ok = fc_store_fail(error, "Choose a path that no symbolic link in the data directory leads to, and " FC_RESTART ".",
 						   "\"%s\" lies inside the data directory", path);
 	free(table);
 	return ok;
@@ -359,7 +361,7 @@ fc_place_open(const char *path, const char **name, FcStoreError *error)
 	for (ok = start_at_root(&walk, error); ok && walk.rest[0] != '\0';)
 		ok = step(&walk, error);
 	if (ok && **name == '\0')
-		ok = fc_store_fail(error, "Name a regular file or a block device.", "\"%s\" is a folder", path);
+		ok = fc_store_fail(error, NO_FILE_HINT, "\"%s\" is a folder", path);
 	if (ok)
 		ok = fc_place_check_foreign(walk.fd, path, error);
 	if (ok)
@@ -388,19 +390,20 @@ fc_place_check(const char *path, const struct stat *st, FcStoreError *error)
 	if (S_ISBLK(st->st_mode))
 		return check_device(path, st, error);
 	if (S_ISLNK(st->st_mode))
-		return fc_store_fail(error, "Symbolic links are refused; name the file or the device itself.",
+		return fc_store_fail(error, "Symbolic links are refused: name the file or the device itself, and " FC_RESTART ".",
 							 "\"%s\" is a symbolic link", path);
+	if (S_ISDIR(st->st_mode))
+		return fc_store_fail(error, NO_FILE_HINT, "\"%s\" is a folder", path);
 	if (!S_ISREG(st->st_mode))
-		return fc_store_fail(error, "Name a regular file or a block device.",
-							 "\"%s\" is neither a regular file nor a block device", path);
+		return fc_store_fail(error, NO_FILE_HINT, "\"%s\" is neither a regular file nor a block device", path);
 	if (st->st_uid != geteuid())
-		return fc_store_fail(error, "Choose another path.",
+		return fc_store_fail(error, "Choose another path, and " FC_RESTART ".",
 							 "\"%s\" belongs to another user", path);
 	if (st->st_mode & (S_IRWXG | S_IRWXO))
-		return fc_store_fail(error, "Choose another path; or, if this is the cache's file, use chmod 600.",
+		return fc_store_fail(error, "If this is the cache's file, use chmod 600 and call pg_flashcache_enable(); else choose another path and " FC_RESTART ".",
 							 "\"%s\" is accessible to other users", path);
 	if (st->st_nlink > 1)
-		return fc_store_fail(error, "Choose another path; or, if this is the cache's file, remove its other names (find -samefile).",
+		return fc_store_fail(error, "If this is the cache's file, remove its other names (find -samefile) and call pg_flashcache_enable(); else choose another path and " FC_RESTART ".",
 							 "\"%s\" has other names (hard links)", path);
 	return true;
 }

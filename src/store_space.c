@@ -35,6 +35,9 @@
 
 #define SIZE_LEN 32
 
+/* Where there was a file before this one. */
+#define FORMER_HINT "The former file takes space as long as sessions have it open: each lets go when it next reads a page, or ends (lsof +L1). Free space otherwise if that is not enough."
+
 /* As a setting would have it: whole units, rounded down or up. */
 static const char *
 size_text(char *text, off_t bytes, bool up)
@@ -69,7 +72,7 @@ room(int fd, off_t *left)
 }
 
 static bool
-not_enough(const char *path, off_t wanted, off_t left, off_t has, FcStoreError *error)
+not_enough(const char *path, off_t wanted, off_t left, off_t has, bool former, FcStoreError *error)
 {
 	char		hint[FC_HINT_LEN];
 	char		text[3][SIZE_LEN];
@@ -77,24 +80,27 @@ not_enough(const char *path, off_t wanted, off_t left, off_t has, FcStoreError *
 
 	size_text(text[0], wanted, true);
 	size_text(text[1], left, false);
-	if (fits >= (off_t) FC_MIN_SLOTS * BLCKSZ)
-		snprintf(hint, sizeof(hint), "Free space, or lower pg_flashcache.size: %s would fit now.",
+	if (former)
+		strlcpy(hint, FORMER_HINT, sizeof(hint));
+	else if (fits >= (off_t) FC_MIN_SLOTS * BLCKSZ)
+		snprintf(hint, sizeof(hint), "Free space and call pg_flashcache_enable(), or lower pg_flashcache.size and " FC_RESTART ": %s would fit now.",
 				 size_text(text[2], fits, false));
 	else
-		strlcpy(hint, "Free space, or choose another file system.", sizeof(hint));
+		strlcpy(hint, "Free space and call pg_flashcache_enable(), or choose another file system and " FC_RESTART ".", sizeof(hint));
 	return fc_store_fail(error, hint, "\"%s\" needs %s more, and its file system has %s to spare", path, text[0], text[1]);
 }
 
 static bool
-failed(int rc, const char *path, off_t bytes, FcStoreError *error)
+failed(int rc, const char *path, off_t bytes, bool former, FcStoreError *error)
 {
 	char		text[SIZE_LEN];
 	const char *hint = "Check the file system.";
 
 	if (rc == ENOSPC || rc == EDQUOT)
-		hint = "Free space on flash, or lower pg_flashcache.size.";
+		hint = former ? FORMER_HINT :
+			"Free space on flash and call pg_flashcache_enable(), or lower pg_flashcache.size and " FC_RESTART ".";
 	else if (rc == EFBIG)
-		hint = "Raise the limit of file sizes (ulimit -f), or lower pg_flashcache.size.";
+		hint = "Raise the limit of file sizes (ulimit -f), or lower pg_flashcache.size, and " FC_RESTART ".";
 	size_text(text, bytes, true);
 	errno = rc;
 	return fc_store_fail(error, hint, "could not reserve %s for \"%s\": %m", text, path);
@@ -162,7 +168,8 @@ give_back(int fd, const struct stat *st)
 }
 
 bool
-fc_space_reserve(int fd, const char *path, const struct stat *st, off_t bytes, bool refuse, FcStoreError *error)
+fc_space_reserve(int fd, const char *path, const struct stat *st, off_t bytes, bool former,
+				 bool refuse, FcStoreError *error)
 {
 	off_t		has = (off_t) st->st_blocks * 512;
 	off_t		wanted = Max(bytes - has, 0);
@@ -178,7 +185,7 @@ fc_space_reserve(int fd, const char *path, const struct stat *st, off_t bytes, b
 	if (st->st_size >= bytes && !holes)
 		return true;
 	if (room(fd, &left) && left < wanted)
-		return not_enough(path, wanted, left, has, error);
+		return not_enough(path, wanted, left, has, former, error);
 
 	/* a limit of file sizes says so before anything is taken */
 	if (st->st_size < bytes && ftruncate(fd, bytes) != 0)
@@ -201,5 +208,5 @@ fc_space_reserve(int fd, const char *path, const struct stat *st, off_t bytes, b
 	if (rc == 0)
 		return true;
 	give_back(fd, st);
-	return failed(rc, path, wanted, error);
+	return failed(rc, path, wanted, former, error);
 }

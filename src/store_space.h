@@ -20,10 +20,11 @@
 /*
  * Gives the file its length and real blocks for all of it, so that no write
  * runs out of space later.  If there is not enough of it, what was taken is
- * given back, and the file is as long as before.  `refuse` is for tests: the
+ * given back, and the file is as long as before.  `former`: there was another
+ * file before, which processes may have open still.  `refuse` is for tests: the
  * file system is full after the first step.
  */
-extern bool fc_space_reserve(int fd, const char *path, const struct stat *st, off_t bytes, bool refuse,
-							 FcStoreError *error);
+extern bool fc_space_reserve(int fd, const char *path, const struct stat *st, off_t bytes, bool former,
+							 bool refuse, FcStoreError *error);
 
 #endif							/* FC_STORE_SPACE_H */

@@ -72,7 +72,7 @@ typedef enum FcState
 {
 	FC_STATE_DETACHED,			/* no way into this server: reason says why */
 	FC_STATE_DISABLED,			/* size 0, or enabled = off */
-	FC_STATE_STARTING,			/* attached, the writer has not tested it yet */
+	FC_STATE_STARTING,			/* the writer has not opened the device yet */
 	FC_STATE_ACTIVE,
 	FC_STATE_PAUSED,			/* flash is slower than the disk: keeps its pages */
 	FC_STATE_OFF,				/* switched itself off: reason says why */
@@ -89,6 +89,9 @@ typedef enum FcTested
 /* Room for the reason of a state, and for the name of a file within it. */
 #define FC_REASON_LEN 256
 #define FC_HINT_LEN 256
+
+/* Part of each hint whose remedy is another setting of the file or its size: such a hint is complete. */
+#define FC_RESTART "restart the server"
 
 static inline bool
 fc_tag_equal(const FcTag *a, const FcTag *b)

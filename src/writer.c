@@ -196,6 +196,7 @@ tell_log(void)
 	ereport(fc_policy_warn(&warnings, reason, fc_now_ns()) ? WARNING : LOG,
 			(errmsg("pg_flashcache is %s: %s", fc_state_name(state), reason),
 			 errdetail("PostgreSQL runs on without the cache, which tries again by itself in %u s.", pause_s),
+			 strstr(hint, FC_RESTART) != NULL ? errhint("%s", hint) :
 			 errhint("%s%spg_flashcache_enable() tries at once.", hint, hint[0] ? " " : "")));
 }
 
@@ -215,7 +216,7 @@ warn_wrong_content(void)
 						   "pg_flashcache has read %llu pages with wrong content from flash",
 						   (unsigned long) n, (unsigned long long) n),
 			 errdetail("Queries got the right content from the disk. The slots in \"%s\" are no longer used.", fc_setting_file),
-			 errhint("If it happens again, replace the device, or find out who else writes to it.")));
+			 errhint("Find out whether somebody else has shortened the file or written to it. If nobody has and it happens again, replace the device.")));
 }
 
 static void
@@ -298,10 +299,10 @@ open_first(void)
 {
 	FcStoreError error;
 
+	/* opening takes as long as the device does */
+	fc_cache_set_state(FC_STATE_STARTING, "the flash device is being opened", "");
 	if (open_device(&error) || fc_cache_state() == FC_STATE_DETACHED)
 		return;
-	/* off is entered from STARTING, among others */
-	fc_cache_set_state(FC_STATE_STARTING, "", "");
 	fc_cache_set_state(FC_STATE_OFF, error.message, error.hint);
 }
 
@@ -487,7 +488,8 @@ fc_writer_enable(void)
 {
 	uint32		ticket;
 
-	if (!fc_handoff_has_writer())
+	/* one that is opening the device does not take pages yet, and answers later */
+	if (shared->proc == NULL)
 		return false;
 	ticket = pg_atomic_add_fetch_u32(&shared->asked, 1);
 	fc_handoff_wake();
@@ -495,7 +497,7 @@ fc_writer_enable(void)
 	while ((int32) (pg_atomic_read_u32(&shared->answered) - ticket) < 0)
 	{
 		if (ConditionVariableTimedSleep(&shared->answer, 1000, FC_WAIT_ENABLE) &&
-			!fc_handoff_has_writer())
+			shared->proc == NULL)
 		{
 			ConditionVariableCancelSleep();
 			return false;

@@ -152,7 +152,7 @@ fc_is_refused(
 	$node,
 	'inside the data directory',
 	"$data/flash", qq{"$data/flash" lies inside the data directory},
-	'Choose a path on local flash outside the data directory.');
+	'Choose a path on local flash outside the data directory, and restart the server.');
 ok(!-e "$data/flash", 'inside the data directory: nothing was made there');
 
 {
@@ -163,7 +163,7 @@ ok(!-e "$data/flash", 'inside the data directory: nothing was made there');
 	$node,
 		'inside the data directory by a link',
 		"$link/base/flash", qq{"$link/base/flash" lies inside the data directory},
-		'Choose a path on local flash outside the data directory.');
+		'Choose a path on local flash outside the data directory, and restart the server.');
 }
 
 {
@@ -177,7 +177,7 @@ ok(!-e "$data/flash", 'inside the data directory: nothing was made there');
 	$node,
 		'inside a tablespace',
 		"$tablespace/flash", qq{"$tablespace/flash" lies inside a tablespace},
-		'Choose a path that is no tablespace.',
+		'Choose a path that is no tablespace, and restart the server.',
 		sub { $node->safe_psql('postgres', 'DROP TABLESPACE ts') });
 }
 
@@ -186,7 +186,7 @@ fc_is_refused(
 	$node,
 	'symbolic link',
 	"$dir/symlink", qq{"$dir/symlink" is a symbolic link},
-	'Symbolic links are refused; name the file or the device itself.',
+	'Symbolic links are refused: name the file or the device itself, and restart the server.',
 	sub { unlink "$dir/symlink" or die $! });
 
 link "$dir/made", "$dir/hardlink" or die $!;
@@ -194,7 +194,7 @@ fc_is_refused(
 	$node,
 	'hard link',
 	"$dir/hardlink", qq{"$dir/hardlink" has other names (hard links)},
-	q{Choose another path; or, if this is the cache's file, remove its other names (find -samefile).},
+	q{If this is the cache's file, remove its other names (find -samefile) and call pg_flashcache_enable(); else choose another path and restart the server.},
 	sub { unlink "$dir/made" or die $! });
 
 chmod 0640, "$dir/hardlink" or die $!;
@@ -202,7 +202,7 @@ fc_is_refused(
 	$node,
 	'wrong mode',
 	"$dir/hardlink", qq{"$dir/hardlink" is accessible to other users},
-	q{Choose another path; or, if this is the cache's file, use chmod 600.},
+	q{If this is the cache's file, use chmod 600 and call pg_flashcache_enable(); else choose another path and restart the server.},
 	sub { chmod 0600, "$dir/hardlink" or die $! });
 
 write_file("$dir/foreign", 'somebody else' x 1000);
@@ -211,7 +211,7 @@ fc_is_refused(
 	$node,
 	'foreign content',
 	"$dir/foreign", qq{"$dir/foreign" holds something that is not a flash cache},
-	'Choose another path.',
+	'Choose another path, and restart the server.',
 	sub { unlink "$dir/foreign" or die $! });
 
 write_file("$dir/short", 'note');
@@ -220,7 +220,7 @@ fc_is_refused(
 	$node,
 	'a few bytes of somebody',
 	"$dir/short", qq{"$dir/short" holds something that is not a flash cache},
-	'Choose another path.');
+	'Choose another path, and restart the server.');
 is(slurp_file("$dir/short"), 'note', 'a few bytes of somebody: left alone');
 
 # Btrfs leaves its first 64 kB alone.
@@ -231,21 +231,21 @@ fc_is_refused(
 	$node,
 	'content that begins late',
 	"$dir/late", qq{"$dir/late" holds something that is not a flash cache},
-	'Choose another path.');
+	'Choose another path, and restart the server.');
 ok(slurp_file("$dir/late") eq $late, 'content that begins late: left alone');
 
 fc_is_refused(
 	$node,
 	'missing folder',
 	"$dir/missing/flash", qq{folder of "$dir/missing/flash" cannot be found: No such file or directory},
-	q{Create the folder on local flash, owned by the server's user.},
+	q{Check that the flash device is mounted. If it is, create the folder there, owned by the server's user.},
 	sub { mkdir "$dir/missing" or die $! });
 
 fc_is_refused(
 	$node,
 	'no regular file',
 	'/dev/null', '"/dev/null" is neither a regular file nor a block device',
-	'Name a regular file or a block device.');
+	'Name a regular file or a block device, and restart the server.');
 
 # Nothing is made where a device should be, and nobody is told to remove what is not the cache's.
 my $mistyped = '/dev/pg_flashcache_no_such_device';
@@ -278,12 +278,12 @@ SKIP:
 	fc_is_refused(
 	$node,
 		'a file of the system',
-		'/etc/passwd', '"/etc/passwd" belongs to another user', 'Choose another path.');
+		'/etc/passwd', '"/etc/passwd" belongs to another user', 'Choose another path, and restart the server.');
 	fc_is_refused(
 	$node,
 		'folder without permission',
 		"$dir/readonly/flash", qq{could not open "$dir/readonly/flash": Permission denied},
-		q{The file and its folder must belong to the server's user.},
+		q{Check that the flash device is mounted. The file and its folder must belong to the server's user.},
 		sub { chmod 0700, "$dir/readonly" or die $! });
 }
 

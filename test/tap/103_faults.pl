@@ -435,7 +435,7 @@ END
 	$wrong->([1]);
 	is_deeply($lines->(), ['WARNING: pg_flashcache has read 1 page with wrong content from flash'], 'hours: a page with wrong content');
 	like(slurp_file($node->logfile),
-		qr/DETAIL:  Queries got the right content from the disk\. .*\n.*HINT:  If it happens again, replace the device/, 'hours: what it means');
+		qr/DETAIL:  Queries got the right content from the disk\. .*\n.*HINT:  Find out whether somebody else has shortened the file or written to it\./, 'hours: what it means');
 	$wrong->([ 2, 3 ]);
 	$later->(3500);
 	$wrong->([4]);

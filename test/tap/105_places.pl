@@ -8,6 +8,7 @@ use lib "$FindBin::RealBin/../lib";
 use Cwd qw(realpath);
 use Fcntl;
 use FlashCache;
+use FlashCacheMore;
 use FlashCacheServer;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
@@ -23,14 +24,14 @@ fc_is_refused(
 	$node,
 	'wrong owner',
 	"$places/foreign/open", qq{"$places/foreign/open" belongs to another user},
-	'Choose another path.',
+	'Choose another path, and restart the server.',
 	sub { unlink "$places/foreign/open" or die $! });
 
 fc_is_refused(
 	$node,
 	'wrong owner, closed',
 	"$places/foreign/flash", qq{"$places/foreign/flash" belongs to another user},
-	'Choose another path.',
+	'Choose another path, and restart the server.',
 	sub { unlink "$places/foreign/flash" or die $! });
 
 # What others may have put into a folder that all may write to, and folders that are theirs.
@@ -39,7 +40,7 @@ fc_is_refused(
 	$node,
 	'planted file',
 	"$places/sticky/flash", qq{"$places/sticky/flash" belongs to another user},
-	'Choose another path.');
+	'Choose another path, and restart the server.');
 fc_is_refused(
 	$node,
 	'planted link',
@@ -57,7 +58,7 @@ fc_is_refused(
 	$node,
 	'folder open to a group of strangers',
 	"$places/strangers/flash", qq{other users may write to folder "$places/strangers"},
-	'Take the right to write from the others (chmod go-w), or choose another folder.');
+	'Take the right to write from the others (chmod go-w) and call pg_flashcache_enable(), or choose another folder and restart the server.');
 {
 	my $file = "$places/sticky/own";
 	fc_start_with($node, $file);
@@ -79,7 +80,7 @@ SKIP:
 		$node,
 		'inside a tablespace by another mount',
 		"$places/twin/tablespace/flash", qq{"$places/twin/tablespace/flash" lies inside a tablespace},
-		'Choose a path that is no tablespace.');
+		'Choose a path that is no tablespace, and restart the server.');
 	fc_start_with($node, "$places/foreign/made");
 	$node->safe_psql('postgres', 'DROP TABLESPACE ts');
 	fc_wait_active($node);
@@ -105,7 +106,7 @@ SKIP:
 		close $fh;
 		fc_ask($places, $what);
 	};
-	my $inside = 'Choose a path on local flash outside the data directory.';
+	my $inside = 'Choose a path on local flash outside the data directory, and restart the server.';
 
 	mkdir "$places/bound" or die $!;
 	foreach my $folder ('base', 'pg_wal/archive_status')
@@ -168,12 +169,12 @@ SKIP:
 
 SKIP:
 {
-	skip 'no small file system could be mounted', 13 if !-e "$places/small/.is-small";
+	skip 'no small file system could be mounted', 18 if !-e "$places/small/.is-small";
 	fc_is_refused(
 		$node,
 		'not enough space',
 		"$places/small/flash", qq{"$places/small/flash" needs 4160 kB more, and its file system has 972 kB to spare},
-		'Free space, or lower pg_flashcache.size: 908 kB would fit now.',
+		'Free space and call pg_flashcache_enable(), or lower pg_flashcache.size and restart the server: 908 kB would fit now.',
 		undef, '4MB');
 	is(-s "$places/small/flash", 0, 'not enough space: nothing was taken');
 	fc_start_with($node, "$places/small/flash");
@@ -184,14 +185,45 @@ SKIP:
 		$node,
 		'no space to grow',
 		"$places/small/flash", qq{"$places/small/flash" needs 3584 kB more, and its file system has 396 kB to spare},
-		'Free space, or lower pg_flashcache.size: 908 kB would fit now.',
+		'Free space and call pg_flashcache_enable(), or lower pg_flashcache.size and restart the server: 908 kB would fit now.',
 		undef, '4MB');
 	is_deeply([ (stat "$places/small/flash")[7, 12] ], \@before, 'no space to grow: the file is as it was');
+
+	# A file that was deleted takes its space as long as somebody has it open.
+	my $file = "$places/small/flash";
+	fc_start_with($node, $file);
+	fc_create_sql($node);
+	fc_wait_active($node);
+	$node->safe_psql('postgres', q{CREATE TABLE d AS SELECT n, repeat('x', 5000) AS v FROM generate_series(1, 5) n});
+	fc_to_flash($node, 'd');
+	my $idle = $node->background_psql('postgres');
+	$idle->query_safe('SELECT count(v) FROM d');
+	fc_failpoint($node, 'probe_due', 'error');
+	fc_failpoint($node, 'store_write', 'error');
+	$node->psql('postgres', 'SELECT pg_flashcache_scrub(true)');
+	fc_failpoint($node, 'store_write', 'off');
+	fc_wait_state($node, 'off');
+	unlink $file or die $!;
+	my $cannot = sub {
+		my (undef, undef, $stderr) = $node->psql('postgres', 'SELECT pg_flashcache_enable()');
+		return $stderr;
+	};
+	like($cannot->(), qr/"\Q$file\E" needs 576 kB more, .*\nHINT:  The former file takes space as long as sessions have it open: .*lsof \+L1/,
+		'deleted: an idle session has it open, and the hint says so');
+	is(scalar(grep { /deleted/ } map { readlink $_ // () } glob '/proc/' . fc_device_process($node) . '/fd/*'), 0,
+		'deleted: the device process has let go of it');
+	like($cannot->(), qr/\nHINT:  The former file takes space/, 'deleted: the hint stays');
+	fc_evict($node, 'd');
+	is($idle->query_safe('SELECT count(v) FROM d'), '5', 'deleted: the session reads');
+	is($node->safe_psql('postgres', 'SELECT pg_flashcache_enable()'), 't', 'deleted: and then a new file is made');
+	$idle->quit;
+	fc_failpoint($node, 'probe_due', 'off');
+	$node->stop;
 }
 
 SKIP:
 {
-	skip 'no loop device could be made', 24 if !-l "$places/device";
+	skip 'no loop device could be made', 26 if !-l "$places/device";
 	my $device = readlink "$places/device";
 	my $offset = fc_start_with($node, $device, '2MB');
 
@@ -295,7 +327,7 @@ SKIP:
 		$node,
 		'block device too small',
 		$device, qq{block device "$device" has 4194304 bytes, 4259840 are needed},
-		'Lower pg_flashcache.size.', undef, '4MB');
+		'Lower pg_flashcache.size, and restart the server.', undef, '4MB');
 }
 
 SKIP:

@@ -217,7 +217,7 @@ SKIP:
 	is($after{read_errors} - $before{read_errors}, 1, 'hung: counted among the errors');
 	is($after{switch_offs} - $before{switch_offs}, 1, 'hung: off once');
 	my (undef, undef, $stderr) = $node->psql('postgres', 'SELECT pg_flashcache_enable()');
-	like($stderr, qr/ERROR:  pg_flashcache could not be enabled: $reason\nHINT:  See the kernel's log/, 'hung: enable comes back');
+	like($stderr, qr/ERROR:  pg_flashcache could not be enabled: $reason\nHINT:  See the kernel's log for what ails the device\. If such pauses are normal for it, raise pg_flashcache\.io_timeout\./, 'hung: enable comes back');
 	change();
 	fc_failpoint($node, 'store_read', 'off');
 	fc_failpoint($node, 'probe_due', 'off');

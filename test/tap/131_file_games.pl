@@ -46,7 +46,7 @@ sub is_taken
 
 # ---- folders that others may write to ----
 
-my $write_hint = 'Take the right to write from the others (chmod go-w), or choose another folder.';
+my $write_hint = 'Take the right to write from the others (chmod go-w) and call pg_flashcache_enable(), or choose another folder and restart the server.';
 
 folder("$dir/open", 0777);
 fc_is_refused($node, 'folder open to all', "$dir/open/flash", qq{other users may write to folder "$dir/open"}, $write_hint,
@@ -73,7 +73,7 @@ symlink "$dir/loop2", "$dir/loop1" or die $!;
 symlink "$dir/loop1", "$dir/loop2" or die $!;
 fc_is_refused($node, 'links in a circle', "$dir/loop1/flash",
 	qq{folder of "$dir/loop1/flash" cannot be found: Too many levels of symbolic links},
-	q{Create the folder on local flash, owned by the server's user.});
+	q{Check that the flash device is mounted. If it is, create the folder there, owned by the server's user.});
 chmod 0777, "$dir/above" or die $!;
 fc_is_refused($node, 'a link into a folder open to all', "$dir/relative/inner/flash",
 	qq{other users may write to folder "$dir/above"}, $write_hint);
@@ -81,22 +81,23 @@ chmod 0755, "$dir/above" or die $!;
 
 symlink "$dir/nowhere", "$dir/dangling" or die $!;
 fc_is_refused($node, 'the file is a link that leads nowhere', "$dir/dangling", qq{"$dir/dangling" is a symbolic link},
-	'Symbolic links are refused; name the file or the device itself.');
+	'Symbolic links are refused: name the file or the device itself, and restart the server.');
 ok(!-e "$dir/nowhere", 'the file is a link that leads nowhere: nothing was made there');
 
 # ---- no files ----
 
-my $no_file = 'Name a regular file or a block device.';
+my $no_file = 'Name a regular file or a block device, and restart the server.';
 mkfifo("$dir/fifo", 0600) or die $!;
 my $socket = IO::Socket::UNIX->new(Type => SOCK_STREAM, Local => "$dir/socket", Listen => 1) or die "socket: $!";
 folder("$dir/folder", 0700);
-foreach my $what (qw(fifo socket folder))
+foreach my $what (qw(fifo socket))
 {
 	fc_is_refused($node, $what, "$dir/$what", qq{"$dir/$what" is neither a regular file nor a block device}, $no_file);
 }
+fc_is_refused($node, 'folder', "$dir/folder", qq{"$dir/folder" is a folder}, $no_file);
 fc_is_refused($node, 'folder with a slash', "$dir/folder/", qq{"$dir/folder/" is a folder}, $no_file);
 fc_is_refused($node, 'a file as a folder', "$dir/open/flash/flash", qq{folder of "$dir/open/flash/flash" cannot be found: Not a directory},
-	q{Create the folder on local flash, owned by the server's user.});
+	q{Check that the flash device is mounted. If it is, create the folder there, owned by the server's user.});
 {
 	# The message is cut at 255 bytes.
 	my $long = "$dir/" . 'x/' x 600 . 'flash';
@@ -117,7 +118,7 @@ fc_is_refused($node, 'a file as a folder', "$dir/open/flash/flash", qq{folder of
 	$elsewhere->append_conf('postgresql.conf', fc_conf($elsewhere));
 	fc_is_refused($elsewhere, 'beside the write-ahead log', "$wal/flash",
 		qq{"$wal/flash" lies inside the folder of the write-ahead log},
-		'Choose a path on local flash outside the data directory.');
+		'Choose a path on local flash outside the data directory, and restart the server.');
 	ok(!-e "$wal/flash", 'beside the write-ahead log: nothing was made there');
 }
 
@@ -126,7 +127,7 @@ fc_is_refused($node, 'a file as a folder', "$dir/open/flash/flash", qq{folder of
 folder("$dir/linked", 0700);
 symlink "$dir/linked", $node->data_dir . '/linked' or die $!;
 fc_is_refused($node, 'where a link in the data directory leads', "$dir/linked/flash",
-	qq{"$dir/linked/flash" lies inside the data directory}, 'Choose a path that no symbolic link in the data directory leads to.',
+	qq{"$dir/linked/flash" lies inside the data directory}, 'Choose a path that no symbolic link in the data directory leads to, and restart the server.',
 	sub { unlink $node->data_dir . '/linked' or die $! });
 
 # ---- the mode of a new file, whatever the umask ----
@@ -163,6 +164,7 @@ sub open_files
 
 {
 	my $file = "$dir/descriptor";
+	$node->append_conf('postgresql.conf', "autovacuum = on\nautovacuum_naptime = '1d'");
 	fc_start_with($node, $file, '8MB');
 	fc_create_sql($node);
 	fc_wait_active($node);
@@ -180,6 +182,41 @@ sub open_files
 	my $seen = slurp_file("$dir/seen");
 	like($seen, qr{-> /}, 'a program that it starts has files open');
 	unlike($seen, qr{\Q$file\E|io_uring}, 'but not that one, nor a ring');
+
+	# Launchers never end and hardly read: they would keep the file open for ever. A reload has them read a catalog.
+	$node->safe_psql('postgres', q{CREATE EXTENSION IF NOT EXISTS pg_buffercache});
+	$node->safe_psql('postgres', q{
+		CREATE SUBSCRIPTION s CONNECTION 'dbname=none' PUBLICATION p WITH (connect = false, slot_name = NONE);
+		CREATE UNLOGGED TABLE push (v text);
+		ALTER TABLE push ALTER v SET STORAGE PLAIN;
+		INSERT INTO push SELECT repeat('x', 5000) FROM generate_series(1, 2 * (SELECT setting::int FROM pg_settings WHERE name = 'shared_buffers'));
+		CHECKPOINT;
+	});
+	foreach ([ 'autovacuum launcher', 'pg_database' ], [ 'logical replication launcher', 'pg_subscription' ])
+	{
+		my ($launcher, $catalog) = @$_;
+		my $its   = $session->query_safe("SELECT pid FROM pg_stat_activity WHERE backend_type = '$launcher'");
+		my $where = "reldatabase = 0 AND relfilenode = pg_relation_filenode('$catalog')";
+		my $pages = sub { return $session->query_safe("SELECT count(*) FROM $_[0] WHERE $where") };
+		for (1 .. 100)
+		{
+			$session->query_safe(q{SELECT pg_prewarm('push')});
+			last if $pages->('pg_flashcache_pages') > 0 && $pages->('pg_buffercache') == 0;
+			$session->query_safe("SELECT pg_prewarm('$catalog')");
+			$session->query_safe('SELECT pg_flashcache_enable()');
+		}
+		kill 'HUP', $its;
+		for (1 .. 600)
+		{
+			last if $pages->('pg_buffercache') > 0;
+			select undef, undef, undef, 0.1;
+		}
+		cmp_ok($pages->('pg_buffercache'), '>', 0, "$launcher: it has read a page that is on flash");
+		cmp_ok($pages->('pg_flashcache_pages'), '>', 0, "$launcher: which is there");
+		is((grep { $_ eq $file } open_files($its)), 0, "$launcher: but does not have the file open");
+	}
+	$node->safe_psql('postgres', 'DROP SUBSCRIPTION s');
+	$node->append_conf('postgresql.conf', 'autovacuum = off');
 	$session->quit;
 	$node->stop;
 }
