@@ -239,6 +239,14 @@ drop_first(void)
 	nannounced--;
 }
 
+/* What a scan has announced that is over by now nobody will ask for. */
+static void
+forget_former(void)
+{
+	if (nannounced > 0 && announced_in != FC_MY_TRANSACTION)
+		nannounced = 0;
+}
+
 /* Begins with what was announced first, as far as there is room. */
 static void
 start_announced(void)
@@ -258,9 +266,7 @@ start_announced(void)
 void
 fc_cache_ahead_announce(const FcTag *tag)
 {
-	/* what a scan has announced that is over by now nobody will ask for */
-	if (announced_in != FC_MY_TRANSACTION)
-		nannounced = 0;
+	forget_former();
 	announced_in = FC_MY_TRANSACTION;
 	if (!can_read_ahead() || nannounced == MAX_ANNOUNCED)
 		return;
@@ -271,6 +277,7 @@ fc_cache_ahead_announce(const FcTag *tag)
 void
 fc_cache_ahead_asked(const FcTag *tag)
 {
+	forget_former();
 	/* as a rule it is the first */
 	for (int i = 0; i < nannounced; i++)
 	{

@@ -109,6 +109,16 @@ SKIP:
 		'SELECT sum(c) FROM generate_series(0, 79) g, LATERAL (SELECT count(val) AS c FROM a WHERE id > g * 37 % 80 * 12 AND id <= g * 37 % 80 * 12 + 12) s',
 		qr/Index Scan/, $pages - 40, 'nested loop over ranges');
 
+	# What was announced by a scan that is over is not read by a later statement.
+	{
+		fc_push_out($node, $_) foreach @tags;
+		my $look = "SELECT 'look', prefetches FROM pg_stat_flashcache;";
+		my @look = $node->safe_psql('postgres', "$bitmap SET effective_io_concurrency = 1000; $look"
+			  . 'SELECT count(val) FROM (SELECT val FROM a WHERE id > 0 LIMIT 400) s;' . only('indexscan') . $look
+			  . join('', map { 'SELECT length(val) FROM b WHERE id = ' . (1 + $_ * 37 % $pages) . ';' } 1 .. 1600) . $look) =~ /^look\|(\d+)$/mg;
+		is($look[2] - $look[1], 0, 'announced in vain: not read ahead later on');
+	}
+
 	# Two workers; the second number is how many pages they have had read when they had read their last row.
 	my $parallel = 'SET parallel_leader_participation = off; SET max_parallel_workers_per_gather = 2; SET min_parallel_table_scan_size = 0;'
 	  . 'SET min_parallel_index_scan_size = 0; SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET cpu_tuple_cost = 10; SET effective_io_concurrency = 32;';
