@@ -73,7 +73,7 @@ fc_cluster_wait_active() {
     state=$(fc_cluster_psql "$dir" -c "SELECT state || coalesce(': ' || reason, '') FROM pg_stat_flashcache")
     case $state in
       active) return 0 ;;
-      starting) sleep 0.1 ;;
+      starting*) sleep 0.1 ;;
       *) break ;;
     esac
   done
