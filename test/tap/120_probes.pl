@@ -364,6 +364,7 @@ ok(1, 'write hung: a fast shutdown');
 {
 	my $control = fc_control($node);
 	my $session = $node->background_psql('postgres', on_error_stop => 0);
+	$_->set_query_timer_restart foreach $control, $session;
 	my $pid     = $control->query_safe('SELECT writer_pid FROM pg_stat_flashcache');
 	my @trouble = qw(timeouts switch_offs write_errors);
 	my %before  = fc_stat($node, @trouble);
