@@ -103,9 +103,9 @@ check_size(double *newval, void **extra, GucSource source)
 
 	if (!too_large && (*newval == 0 || *newval >= FC_MIN_SLOTS))
 		return true;
-	GUC_check_errmsg("invalid value for parameter \"pg_flashcache.size\": %s", in_units(*newval * (BLCKSZ / 1024)));
+	GUC_check_errmsg("invalid value for parameter \"pg_flashcache.size\": %s", in_units(*newval * BLCKSZ / 1024.0));
 	if (too_large)
-		GUC_check_errdetail("The cache must be smaller than %s.", in_units((INT_MAX + 1.0) * (BLCKSZ / 1024)));
+		GUC_check_errdetail("The cache must be smaller than %s.", in_units((INT_MAX + 1.0) * BLCKSZ / 1024.0));
 	else
 		GUC_check_errdetail("The smallest cache is %d kB; 0 disables the cache.",
 							FC_MIN_SLOTS * (BLCKSZ / 1024));
