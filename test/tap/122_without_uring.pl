@@ -40,7 +40,7 @@ forbid(void)
 }
 END
 
-my $limit = "pg_flashcache.io_timeout = '100ms'\n";
+my $limit = "pg_flashcache.io_timeout = '10s'\n";
 my $node = fc_odd_node('main', preload => $library, size => '8MB', conf => "bgwriter_lru_maxpages = 0\ncheckpoint_timeout = 1h\n$limit");
 my $content = 'SELECT count(*), min(length(v)), max(length(v)) FROM t';
 my $reason  = 'no wait for the flash device can be bounded without io_uring: Operation not permitted';
