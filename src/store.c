@@ -215,6 +215,15 @@ close_device(void)
 	claimed = false;
 }
 
+/* From now on this process's way to the device is another descriptor. */
+static void
+replace_device(int fd)
+{
+	if (my_fd >= 0)
+		close(my_fd);
+	my_fd = fd;
+}
+
 /*
  * Are these the same file or device?  A device is known by its number: its
  * node may be made anew, and there may be several.
@@ -602,9 +611,7 @@ open_for_server(Request *r)
 		return false;
 	}
 
-	if (my_fd >= 0)
-		close(my_fd);
-	my_fd = fd;
+	replace_device(fd);
 	claimed = true;
 	memcpy(shared->identity, identity, sizeof(identity));
 	shared->direct = direct;
@@ -650,9 +657,7 @@ adopt(FcStoreError *error)
 		close(fd);
 		return false;
 	}
-	if (my_fd >= 0)
-		close(my_fd);
-	my_fd = fd;
+	replace_device(fd);
 	claimed = true;
 	return true;
 }
@@ -1030,9 +1035,7 @@ follow(int timeout_ms)
 		errno = generation == pg_atomic_read_u32(&shared->generation) ? ESTALE : EAGAIN;
 		return false;
 	}
-	if (my_fd >= 0)
-		close(my_fd);
-	my_fd = fd;
+	replace_device(fd);
 	my_generation = generation;
 	return true;
 }
