@@ -75,14 +75,13 @@ fc_bufscan_in_pool(const char *page)
 	return page >= BufferBlocks && page < BufferBlocks + (Size) NBuffers * BLCKSZ;
 }
 
-FcPeek
-fc_bufscan_peek(uint32 frame, FcTag *tag)
+/* Of a frame that is no warmer than that. */
+static FcPeek
+look(const BufferDesc *buf, BufState state, int most_used, FcTag *tag)
 {
-	BufferDesc *buf = GetBufferDescriptor(frame);
-	BufState	state = READ_STATE(buf);
 	const BufState cacheable = BM_VALID | BM_TAG_VALID | BM_PERMANENT;
 
-	if ((state & cacheable) != cacheable || BUF_STATE_GET_USAGECOUNT(state) != 0)
+	if ((state & cacheable) != cacheable || BUF_STATE_GET_USAGECOUNT(state) > most_used)
 		return FC_PEEK_NO;
 	if (buf->tag.forkNum != MAIN_FORKNUM)
 		return FC_PEEK_NO;
@@ -94,6 +93,39 @@ fc_bufscan_peek(uint32 frame, FcTag *tag)
 		BUF_STATE_GET_REFCOUNT(state) != 0)
 		return FC_PEEK_LATER;
 	return FC_PEEK_CANDIDATE;
+}
+
+FcPeek
+fc_bufscan_peek(uint32 frame, FcTag *tag)
+{
+	BufferDesc *buf = GetBufferDescriptor(frame);
+
+	return look(buf, READ_STATE(buf), 0, tag);
+}
+
+FcPeek
+fc_bufscan_look(uint32 frame, FcTag *tag, int *usage)
+{
+	BufferDesc *buf = GetBufferDescriptor(frame);
+	BufState	state = READ_STATE(buf);
+
+	StaticAssertStmt(FC_USAGE_MAX == BM_MAX_USAGE_COUNT, "usage counts go to another number");
+	*usage = BUF_STATE_GET_USAGECOUNT(state);
+	return look(buf, state, FC_USAGE_MAX, tag);
+}
+
+bool
+fc_bufscan_has_free(void)
+{
+#if PG_VERSION_NUM < 190000
+	return have_free_buffer();
+#else
+	uint32		passes;
+
+	/* there is no list of free frames: the hand takes them in its first lap */
+	(void) StrategySyncStart(&passes, NULL);
+	return passes == 0;
+#endif
 }
 
 static bool
@@ -173,9 +205,21 @@ fc_bufscan_holds(const FcTag *tag)
 }
 
 bool
+fc_bufscan_dirty(const FcTag *tag)
+{
+	int			id = frame_of(tag);
+
+	/* the frame may have another page by now: a hint */
+	return id >= 0 && (READ_STATE(GetBufferDescriptor(id)) & BM_DIRTY) != 0;
+}
+
+bool
 fc_bufscan_being_evicted(const FcTag *tag)
 {
-	/* the caller is in FlushBuffer(): with its I/O flag the frame keeps its tag */
+	/*
+	 * the caller is in FlushBuffer(): with its I/O flag the frame keeps its
+	 * tag
+	 */
 	int			id = frame_of(tag);
 	BufState	state;
 

@@ -3,7 +3,7 @@
  * bufscan.h
  *	  Looks at the buffer pool from outside the buffer manager.
  *
- * The only room that includes buf_internals.h.  It reads buffer headers
+ * The only module that includes buf_internals.h.  It reads buffer headers
  * without a lock to find candidates, and takes a header lock (tried once,
  * held for one 8 kB copy, 0.8 us) to copy a page.  It never pins, never
  * changes a usage count, never waits.
@@ -20,7 +20,8 @@
 typedef enum FcPeek
 {
 	FC_PEEK_CANDIDATE,			/* clean, cold, unpinned, permanent, main fork */
-	FC_PEEK_LATER,				/* cold, but dirty, pinned or under I/O: look again */
+	FC_PEEK_LATER,				/* cold, but dirty, pinned or under I/O: look
+								 * again */
 	FC_PEEK_NO,					/* warm, empty, or not to be cached */
 } FcPeek;
 
@@ -45,8 +46,18 @@ extern bool fc_bufscan_in_pool(const char *page);
 /* Does a frame have this page?  The next moment it may not. */
 extern bool fc_bufscan_holds(const FcTag *tag);
 
+/* Is that page there and dirty?  The next moment it may not be. */
+extern bool fc_bufscan_dirty(const FcTag *tag);
+
 /* What is in this frame?  Without a lock, so only a hint. */
 extern FcPeek fc_bufscan_peek(uint32 frame, FcTag *tag);
+
+/* The same, however warm it is: its usage count, 0 to FC_USAGE_MAX. */
+#define FC_USAGE_MAX 5
+extern FcPeek fc_bufscan_look(uint32 frame, FcTag *tag, int *usage);
+
+/* Is there a frame that holds nothing yet, so that a read evicts no page? */
+extern bool fc_bufscan_has_free(void);
 
 /* F2: copies the page if it is `tag`, valid, clean and in nobody's hands. */
 extern FcCopy fc_bufscan_copy_if_clean(uint32 frame, const FcTag *tag, char *copy);

@@ -63,10 +63,9 @@ portable_word(uint32_t crc, uint64_t word)
 	return crc;
 }
 
-/* The definition, once for each way to make a step. */
-#define DEFINE_CHECKSUM(name, step64, step8) \
-name(const void *tag, size_t tag_len, const void *page, size_t page_len) \
-{ \
+/* The whole function, once for each way to make a step. */
+#define CHECKSUM_BY(step64, step8) \
+do { \
 	const uint64_t *word = page; \
 	size_t		words = page_len / LANES / sizeof(uint64_t); \
 	uint32_t	lane[LANES] = {~0U, ~0U, ~0U, ~0U}; \
@@ -85,14 +84,20 @@ name(const void *tag, size_t tag_len, const void *page, size_t page_len) \
 	crc = step64(crc, ((uint64_t) lane[1] << 32) | lane[0]); \
 	crc = step64(crc, ((uint64_t) lane[3] << 32) | lane[2]); \
 	return ~crc; \
-}
+} while (0)
 
 uint32_t
-DEFINE_CHECKSUM(fc_checksum_portable, portable_word, portable_byte)
+fc_checksum_portable(const void *tag, size_t tag_len, const void *page, size_t page_len)
+{
+	CHECKSUM_BY(portable_word, portable_byte);
+}
 
 #ifdef HARDWARE
 HARDWARE static uint32_t
-DEFINE_CHECKSUM(hardware, STEP64, STEP8)
+hardware(const void *tag, size_t tag_len, const void *page, size_t page_len)
+{
+	CHECKSUM_BY(STEP64, STEP8);
+}
 
 uint32_t
 fc_checksum(const void *tag, size_t tag_len, const void *page, size_t page_len)

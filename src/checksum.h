@@ -17,10 +17,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Pages have a multiple of this many bytes. */
-#define FC_CHECKSUM_UNIT 32
-
-/* Of a tag of any length, and a page aligned to 8 bytes. */
+/*
+ * Of a tag of any length, and a page that is aligned to 8 bytes and has a
+ * multiple of 32.
+ */
 extern uint32_t fc_checksum(const void *tag, size_t tag_len, const void *page, size_t page_len);
 
 /* The same without the processor's instruction; for the test. */

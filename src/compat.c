@@ -14,7 +14,14 @@
 #include "postmaster/bgworker_internals.h"
 #include "replication/logicallauncher.h"
 #include "replication/walsender.h"
+#include "storage/ipc.h"
 #include "storage/lwlock.h"
+#include "utils/guc_tables.h"
+#if PG_VERSION_NUM < 160000
+#include "utils/relfilenodemap.h"
+#else
+#include "utils/relfilenumbermap.h"
+#endif
 #include "utils/wait_event.h"
 
 uint32		fc_wait_events[FC_WAIT_COUNT] = {
@@ -24,6 +31,7 @@ uint32		fc_wait_events[FC_WAIT_COUNT] = {
 	[FC_WRITER_MAIN] = PG_WAIT_EXTENSION,
 	[FC_ENABLE] = PG_WAIT_EXTENSION,
 	[FC_SCRUB] = PG_WAIT_EXTENSION,
+	[FC_PREWARM] = PG_WAIT_EXTENSION,
 };
 
 void
@@ -37,10 +45,14 @@ fc_wait_events_init(void)
 		[FC_WRITER_MAIN] = "FlashcacheWriterMain",
 		[FC_ENABLE] = "FlashcacheEnable",
 		[FC_SCRUB] = "FlashcacheScrub",
+		[FC_PREWARM] = "FlashcachePrewarm",
 	};
 	MemoryContext context = CurrentMemoryContext;
 
-	/* other extensions may have taken all the numbers; the server starts anyway */
+	/*
+	 * other extensions may have taken all the numbers; the server starts
+	 * anyway
+	 */
 	PG_TRY();
 	{
 		for (int i = 0; i < FC_WAIT_COUNT; i++)
@@ -59,6 +71,69 @@ fc_wait_events_init(void)
 #endif
 }
 
+int
+fc_lock_tranche(void)
+{
+	static const char name[] = "pg_flashcache";
+#if PG_VERSION_NUM < 190000
+	int			tranche = LWLockNewTrancheId();
+
+	LWLockRegisterTranche(tranche, name);
+	return tranche;
+#else
+	MemoryContext context = CurrentMemoryContext;
+	volatile int tranche = LWTRANCHE_BUFFER_MAPPING;
+
+	/*
+	 * other extensions may have taken all the numbers: then waits have a name
+	 * that comes near
+	 */
+	PG_TRY();
+	{
+		tranche = LWLockNewTrancheId(name);
+	}
+	PG_CATCH();
+	{
+		MemoryContextSwitchTo(context);
+		FlushErrorState();
+	}
+	PG_END_TRY();
+	return tranche;
+#endif
+}
+
+Size
+fc_shmem_asked_for(void)
+{
+#if PG_VERSION_NUM < 190000
+	return CalculateShmemSize(NULL);
+#else
+	return CalculateShmemSize();
+#endif
+}
+
+/*
+ * The postmaster then sets log_min_messages, and nothing else does so with
+ * such priority.
+ */
+bool
+fc_prints_setting(void)
+{
+	struct config_generic **settings;
+	int			n;
+
+#if PG_VERSION_NUM < 160000
+	settings = get_guc_variables();
+	n = GetNumConfigOptions();
+#else
+	settings = get_guc_variables(&n);
+#endif
+	for (int i = 0; i < n; i++)
+		if (strcmp(settings[i]->name, "log_min_messages") == 0)
+			return settings[i]->source == PGC_S_OVERRIDE;
+	return false;
+}
+
 bool
 fc_hardly_reads(void)
 {
@@ -70,6 +145,16 @@ fc_hardly_reads(void)
 #endif
 	return MyBackendType == B_AUTOVAC_LAUNCHER ||
 		(MyBackendType == B_BG_WORKER && IsLogicalLauncher());
+}
+
+Oid
+fc_relation_of(Oid spc, uint32 file)
+{
+#if PG_VERSION_NUM < 160000
+	return RelidByRelfilenode(spc, file);
+#else
+	return RelidByRelfilenumber(spc, file);
+#endif
 }
 
 int
@@ -88,4 +173,27 @@ fc_workers_registered(void)
 		n++;
 #endif
 	return n;
+}
+
+GucBoolAssignHook *
+fc_assign_hook(const char *name, const bool *variable)
+{
+	struct config_generic *setting = NULL;
+#if PG_VERSION_NUM < 160000
+	struct config_generic **all = get_guc_variables();
+
+	for (int i = 0; i < GetNumConfigOptions() && setting == NULL; i++)
+		if (strcmp(all[i]->name, name) == 0)
+			setting = all[i];
+#else
+	setting = find_option(name, false, true, DEBUG5);
+#endif
+
+	if (setting == NULL || setting->vartype != PGC_BOOL)
+		return NULL;
+#if PG_VERSION_NUM < 190000
+	return ((struct config_bool *) setting)->variable == variable ? &((struct config_bool *) setting)->assign_hook : NULL;
+#else
+	return setting->_bool.variable == variable ? &setting->_bool.assign_hook : NULL;
+#endif
 }

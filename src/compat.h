@@ -2,7 +2,7 @@
  *
  * compat.h
  *	  What differs between PostgreSQL versions and concerns more than one
- *	  room.  Differences of the storage-manager calls stay in attach/, those
+ *	  module.  Differences of the storage-manager calls stay in attach/, those
  *	  of the buffer headers in bufscan.c.
  *
  * Copyright (c) 2026, the pg_flashcache developers
@@ -17,6 +17,7 @@
 #include <time.h>
 
 #include "pgstat.h"
+#include "utils/guc.h"
 #include "utils/wait_event.h"
 
 #if PG_VERSION_NUM < 150000 || PG_VERSION_NUM >= 200000
@@ -36,6 +37,7 @@ typedef enum FcWait
 	FC_WRITER_MAIN,
 	FC_ENABLE,
 	FC_SCRUB,
+	FC_PREWARM,
 	FC_WAIT_COUNT
 } FcWait;
 
@@ -47,6 +49,7 @@ extern uint32 fc_wait_events[FC_WAIT_COUNT];
 #define FC_WAIT_WRITER_MAIN			fc_wait_events[FC_WRITER_MAIN]
 #define FC_WAIT_ENABLE				fc_wait_events[FC_ENABLE]
 #define FC_WAIT_SCRUB				fc_wait_events[FC_SCRUB]
+#define FC_WAIT_PREWARM				fc_wait_events[FC_PREWARM]
 
 /* For the postmaster; raises nothing.  What can't be had stays "Extension". */
 extern void fc_wait_events_init(void);
@@ -58,6 +61,13 @@ extern void fc_wait_events_init(void);
  * read into an aligned private buffer and copied: store.c.
  */
 #define FC_IO_ALIGN 4096
+
+/* A page that md may read or write, whatever debug_io_direct says. */
+#if PG_VERSION_NUM >= 160000
+typedef PGIOAlignedBlock FcPage;
+#else
+typedef PGAlignedBlock FcPage;
+#endif
 
 /* A process's number among those with shared memory; storage/proc.h. */
 #if PG_VERSION_NUM < 170000
@@ -73,6 +83,23 @@ extern void fc_wait_events_init(void);
 #define FC_MY_TRANSACTION (MyProc->vxid.lxid)
 #endif
 
+/* A checkpoint without delays; access/xlog.h. */
+#if PG_VERSION_NUM < 190000
+#define FC_CHECKPOINT_FAST CHECKPOINT_IMMEDIATE
+#else
+#define FC_CHECKPOINT_FAST CHECKPOINT_FAST
+#endif
+
+/* The number of a relation's main file; utils/rel.h. */
+#if PG_VERSION_NUM < 160000
+#define FC_FILE_OF(rel) ((rel)->rd_node.relNode)
+#else
+#define FC_FILE_OF(rel) ((rel)->rd_locator.relNumber)
+#endif
+
+/* The relation of the current database, or a shared one, that has this file; InvalidOid if there is none. */
+extern Oid	fc_relation_of(Oid spc, uint32 file);
+
 /* Sets the page checksum, where the cluster has them. */
 #if PG_VERSION_NUM < 190000
 #define FC_SET_PAGE_CHECKSUM(page, blk) PageSetChecksumInplace(page, blk)
@@ -85,6 +112,15 @@ extern void fc_wait_events_init(void);
  * keep the flash device open, and its file system could not be unmounted.
  */
 extern bool fc_hardly_reads(void);
+
+/* A tranche of LWLocks, "pg_flashcache"; for the postmaster, whenever it makes shared memory.  Raises nothing; no lock may be held. */
+extern int	fc_lock_tranche(void);
+
+/* Shared memory that has been asked for so far; for the postmaster, before it makes any. */
+extern Size fc_shmem_asked_for(void);
+
+/* Does the server run only to print a setting that it computes (postgres -C)? */
+extern bool fc_prints_setting(void);
 
 /* How many background workers have been registered; for the postmaster, while it loads libraries. */
 extern int	fc_workers_registered(void);
@@ -103,6 +139,16 @@ extern PGDLLIMPORT bool ignore_checksum_failure;
 #endif
 #define FC_EXPORT PGDLLEXPORT
 
+/* The extension's, as in the control file; pg_get_loaded_modules() shows it from 18 on. */
+#define FC_VERSION "1.0"
+
+#if PG_VERSION_NUM >= 180000
+#define FC_MODULE_MAGIC PG_MODULE_MAGIC_EXT(.name = "pg_flashcache", \
+											.version = FC_VERSION)
+#else
+#define FC_MODULE_MAGIC PG_MODULE_MAGIC
+#endif
+
 /* Monotonic nanoseconds; about 25 ns through the vDSO. */
 static inline uint64
 fc_now_ns(void)
@@ -112,5 +158,8 @@ fc_now_ns(void)
 	clock_gettime(CLOCK_MONOTONIC, &ts);
 	return (uint64) ts.tv_sec * UINT64CONST(1000000000) + (uint64) ts.tv_nsec;
 }
+
+/* Where a setting of the server's own, of that variable, has its assign hook; NULL if there is no such setting. */
+extern GucBoolAssignHook *fc_assign_hook(const char *name, const bool *variable);
 
 #endif							/* FC_COMPAT_H */

@@ -29,7 +29,7 @@
 
 #include "compat.h"
 #include "explain.h"
-#include "stats.h"
+#include "stats/stats.h"
 
 #if PG_VERSION_NUM >= 180000
 
@@ -276,7 +276,7 @@ static void
 fc_per_node(PlanState *planstate, List *ancestors, const char *relationship,
 			const char *plan_name, ExplainState *es)
 {
-	FcNodeEntry  *entry;
+	FcNodeEntry *entry;
 
 	if (next_per_node)
 		next_per_node(planstate, ancestors, relationship, plan_name, es);
@@ -343,7 +343,8 @@ fc_explain_init(void)
 	explain_per_plan_hook = fc_per_plan;
 }
 
-#else							/* before 18 EXPLAIN takes no options of extensions */
+#else							/* before 18 EXPLAIN takes no options of
+								 * extensions */
 
 void
 fc_explain_init(void)

@@ -28,6 +28,9 @@ static const char *const names[FC_FP_COUNT] = {
 	[FC_FP_FILL_STAGED] = "fill_staged",
 	[FC_FP_FILL_RESERVED] = "fill_reserved",
 	[FC_FP_FILL_WRITTEN] = "fill_written",
+	[FC_FP_LOAD_CHOSEN] = "load_chosen",
+	[FC_FP_LOAD_GUARDED] = "load_guarded",
+	[FC_FP_LOAD_READ] = "load_read",
 	[FC_FP_INVALIDATE_BUMPED] = "invalidate_bumped",
 	[FC_FP_READ_LOOKED_UP] = "read_looked_up",
 	[FC_FP_READ_DONE] = "read_done",
@@ -49,12 +52,22 @@ static const char *const names[FC_FP_COUNT] = {
 	[FC_FP_STORE_LOOKED] = "store_looked",
 	[FC_FP_STORE_CLAIM] = "store_claim",
 	[FC_FP_STORE_OPEN] = "store_open",
+	[FC_FP_STORE_LATE] = "store_late",
+	[FC_FP_STORE_CLOSE] = "store_close",
 	[FC_FP_STORE_READ] = "store_read",
 	[FC_FP_STORE_WRITE] = "store_write",
 	[FC_FP_STORE_SYNC] = "store_sync",
 	[FC_FP_STORE_RING] = "store_ring",
+	[FC_FP_STORE_SUBMIT] = "store_submit",
 	[FC_FP_PROBE_DUE] = "probe_due",
 	[FC_FP_DISK_READ] = "disk_read",
+	[FC_FP_LOG_WRITE] = "log_write",
+	[FC_FP_WARM_GROUP] = "warm_group",
+	[FC_FP_WARM_BLOCKS] = "warm_blocks",
+	[FC_FP_WARM_STAMP] = "warm_stamp",
+	[FC_FP_WARM_MAP] = "warm_map",
+	[FC_FP_WARM_LOAD] = "warm_load",
+	[FC_FP_BUFFERS_LOAD] = "buffers_load",
 };
 
 static const char *const action_names[] = {
@@ -68,18 +81,34 @@ static const char *const action_names[] = {
 	[FC_FP_MISPLACED] = "misplaced",
 };
 
-Size
-fc_failpoint_shmem_size(void)
+FcPart
+fc_failpoint_part(void)
 {
-	return sizeof(FcFailpoints);
+	return fc_part("pg_flashcache failpoints", sizeof(FcFailpoints));
+}
+
+/* By FC_ARM; what that does not name rightly is not armed, which the test sees. */
+static void
+arm_from_start(const char *what)
+{
+	char		name[64];
+	char		action[64];
+	FcFault		fault;
+	int			id;
+
+	if (what == NULL || sscanf(what, "%63s %63s", name, action) != 2 ||
+		(id = fc_failpoint_by_name(name)) < 0 || !fc_failpoint_action(action, &fault))
+		return;
+	fc_failpoint_arm((FcFailpointId) id, fault, 0);
 }
 
 void
 fc_failpoint_shmem_init(void)
 {
+	FcPart		part = fc_failpoint_part();
 	bool		found;
 
-	fc_failpoints = ShmemInitStruct("pg_flashcache failpoints", sizeof(FcFailpoints), &found);
+	fc_failpoints = ShmemInitStruct(part.name, part.size, &found);
 	pg_atomic_init_u32(&fc_failpoints->armed, 0);
 	for (int i = 0; i < FC_FP_COUNT; i++)
 	{
@@ -87,6 +116,7 @@ fc_failpoint_shmem_init(void)
 		pg_atomic_init_u32(&fc_failpoints->only[i], 0);
 		pg_atomic_init_u32(&fc_failpoints->paused[i], 0);
 	}
+	arm_from_start(getenv("FC_ARM"));
 }
 
 int
@@ -169,6 +199,14 @@ fc_failpoint_slow(FcFailpointId id)
 	else if (fault.action == FC_FP_DELAY)
 		pg_usleep(fault.us);
 	return pg_atomic_read_u32(action) == FC_FP_ERROR;
+}
+
+bool
+fc_breaks(const char *rule)
+{
+	const char *broken = getenv("FC_BREAK");
+
+	return unlikely(broken != NULL) && strcmp(broken, rule) == 0;
 }
 
 #endif							/* FC_FAILPOINTS */

@@ -3,7 +3,7 @@
  * failpoint.h
  *	  Places where a test may stop a process or make an operation fail.
  *
- * Each window of the protocol in src/README.md has a point; test/windows.txt
+ * Each window of the protocol in src/protocol.md has a point; test/windows.txt
  * lists them with the tests that stand there.  Only builds with
  * -DFC_FAILPOINTS, those of the tests, have them: some faults write wrong
  * pages on purpose.  Everywhere else a point is the constant "nothing", and
@@ -12,6 +12,9 @@
  * In a test build a point with nothing armed costs one load of a shared flag
  * that nobody writes.  Points are armed from SQL through fc_failpoint_set(),
  * by superusers; the tests declare it, the extension script does not.
+ *
+ * FC_ARM in the environment of the postmaster, "POINT ACTION", arms one from
+ * the start: where nobody can connect yet.
  *
  * A pause is bounded (60 s), holds no lock of ours and raises nothing, so it
  * may stand inside storage-manager calls.
@@ -34,6 +37,9 @@ typedef enum FcFailpointId
 	FC_FP_FILL_STAGED,			/* F3 | F4 */
 	FC_FP_FILL_RESERVED,		/* F4 | F5 */
 	FC_FP_FILL_WRITTEN,			/* F5 | F6 */
+	FC_FP_LOAD_CHOSEN,			/* L1 | L2 */
+	FC_FP_LOAD_GUARDED,			/* L2 | L3 */
+	FC_FP_LOAD_READ,			/* L3 | L4 */
 	FC_FP_INVALIDATE_BUMPED,	/* I1 | I2 */
 	FC_FP_READ_LOOKED_UP,		/* R1 | R2 */
 	FC_FP_READ_DONE,			/* R2 | R3 */
@@ -43,7 +49,8 @@ typedef enum FcFailpointId
 	FC_FP_WRITE_AFTER_MD,		/* C2 | C3 */
 	FC_FP_FILE_BEFORE_MD,		/* C1 | C2, files made, extended, cut, removed */
 	FC_FP_FILE_AFTER_MD,		/* C2 | C3 */
-	FC_FP_DATABASE_BEFORE,		/* C1 | C2, database-level commands and their redo */
+	FC_FP_DATABASE_BEFORE,		/* C1 | C2, database-level commands and their
+								 * redo */
 	FC_FP_DATABASE_AFTER,		/* C2 | C3 */
 	FC_FP_EVICT_WRITTEN,		/* C3 | E1 */
 	FC_FP_AHEAD_STARTED,		/* A1 | A2 */
@@ -52,15 +59,33 @@ typedef enum FcFailpointId
 	FC_FP_SWITCH_OPENED,		/* O3 | O4 */
 	FC_FP_STORE_READING,		/* within the wait for a read from the device */
 	FC_FP_STORE_WRITING,		/* within the wait for a write to the device */
-	FC_FP_STORE_LOOKED,			/* between looking at the device and opening it */
+	FC_FP_STORE_LOOKED,			/* between looking at the device and opening
+								 * it */
 	FC_FP_STORE_CLAIM,			/* within the wait for who has the device */
-	FC_FP_STORE_OPEN,			/* error, nospace: opening the device, reserving space */
+	FC_FP_STORE_OPEN,			/* error, nospace: opening the device,
+								 * reserving space */
+	FC_FP_STORE_LATE,			/* error: a session's opening is answered too
+								 * late */
+	FC_FP_STORE_CLOSE,			/* error: no thread for a session's closing */
 	FC_FP_STORE_READ,			/* faults of a read from the device */
 	FC_FP_STORE_WRITE,			/* faults of a write to the device */
 	FC_FP_STORE_SYNC,			/* error, delay: flushing the device's cache */
 	FC_FP_STORE_RING,			/* error: no memory for a ring of io_uring */
-	FC_FP_PROBE_DUE,			/* error: the time for the next probe does not come */
+	FC_FP_STORE_SUBMIT,			/* error: no memory for a request of io_uring */
+	FC_FP_PROBE_DUE,			/* error: the time for the next probe does not
+								 * come */
 	FC_FP_DISK_READ,			/* delay: of a read from a data file */
+	FC_FP_LOG_WRITE,			/* faults of a write of the log */
+	FC_FP_WARM_GROUP,			/* K4: the device is flushed | blocks of the
+								 * table */
+	FC_FP_WARM_BLOCKS,			/* K4: blocks of the table | the slots have
+								 * their records */
+	FC_FP_WARM_STAMP,			/* K5: pg_control shows R | stamp; error: none
+								 * is made */
+	FC_FP_WARM_MAP,				/* K5: map | root */
+	FC_FP_WARM_LOAD,			/* K11: blocks of the table | entries */
+	FC_FP_BUFFERS_LOAD,			/* K13: before some pages of a relation are
+								 * loaded */
 	FC_FP_COUNT
 } FcFailpointId;
 
@@ -90,15 +115,18 @@ typedef struct FcFault
 
 typedef struct FcFailpoints
 {
-	pg_atomic_uint32 armed;		/* how many points are not off; here no order is needed, tests wait */
-	pg_atomic_uint32 action[FC_FP_COUNT];	/* FcFailpointAction, and above 8 bits the delay */
-	pg_atomic_uint32 only[FC_FP_COUNT]; /* relation number that a page must have; 0 = any */
+	pg_atomic_uint32 armed;		/* how many points are not off; here no order
+								 * is needed, tests wait */
+	pg_atomic_uint32 action[FC_FP_COUNT];	/* FcFailpointAction, and above 8
+											 * bits the delay */
+	pg_atomic_uint32 only[FC_FP_COUNT]; /* relation number that a page must
+										 * have; 0 = any */
 	pg_atomic_uint32 paused[FC_FP_COUNT];	/* processes standing there */
 } FcFailpoints;
 
 extern FcFailpoints *fc_failpoints;
 
-extern Size fc_failpoint_shmem_size(void);
+extern FcPart fc_failpoint_part(void);
 extern void fc_failpoint_shmem_init(void);
 
 /* Index of a point by name, or -1. */
@@ -175,12 +203,27 @@ fc_failpoint_about(FcFailpointId id, uint32 (*rel) (int), int n)
 	return false;
 }
 
+/*
+ * Is this rule broken on purpose?  FC_BREAK in the environment of the
+ * postmaster names it: points are armed in shared memory, which is new when
+ * the server starts.
+ */
+extern bool fc_breaks(const char *rule);
+
 #else							/* !FC_FAILPOINTS */
 
-static inline Size
-fc_failpoint_shmem_size(void)
+static inline bool
+fc_breaks(const char *rule)
 {
-	return 0;
+	return false;
+}
+
+static inline FcPart
+fc_failpoint_part(void)
+{
+	FcPart		none = {NULL, 0};
+
+	return none;
 }
 
 static inline void

@@ -25,7 +25,8 @@
 
 typedef struct Cell
 {
-	pg_atomic_uint64 turn;		/* hands the rest of the cell over, both ways; see lap_of() */
+	pg_atomic_uint64 turn;		/* hands the rest of the cell over, both ways;
+								 * see lap_of() */
 	FcTag		tag;
 	FcGuard		guard;
 	char		page[BLCKSZ];
@@ -37,7 +38,8 @@ typedef struct Handoff
 	pg_atomic_uint32 allocations;	/* these two: hints, no order needed */
 	pg_atomic_uint32 threshold;
 	char		pad1[PG_CACHE_LINE_SIZE];
-	pg_atomic_uint64 tail;		/* next to be pushed; taken by compare-and-swap */
+	pg_atomic_uint64 tail;		/* next to be pushed; taken by
+								 * compare-and-swap */
 	char		pad2[PG_CACHE_LINE_SIZE];
 	uint64		head;			/* next to be popped; writer only */
 	uint32		cells;			/* power of 2 */
@@ -45,6 +47,9 @@ typedef struct Handoff
 } Handoff;
 
 static Handoff *ring = NULL;
+
+/* For assertions: a writer that has not said so yet is one, too. */
+#define IS_WRITER() (ring->writer == NULL || ring->writer == MyLatch)
 
 /* At most one page for each 4096 slots: 2 bytes a slot. */
 static uint32
@@ -57,15 +62,16 @@ cells_for(uint32 slots)
 	return n;
 }
 
-Size
-fc_handoff_shmem_size(uint32 slots)
+FcPart
+fc_handoff_part(uint32 slots)
 {
-	return CACHELINEALIGN(offsetof(Handoff, cell) + cells_for(slots) * sizeof(Cell));
+	return fc_part("pg_flashcache handoff", offsetof(Handoff, cell) + cells_for(slots) * sizeof(Cell));
 }
 
 static Cell *
 cell_at(uint64 pos)
 {
+	Assert((ring->cells & (ring->cells - 1)) == 0);
 	return &ring->cell[pos & (ring->cells - 1)];
 }
 
@@ -82,9 +88,10 @@ lap_of(uint64 pos)
 void
 fc_handoff_shmem_init(uint32 slots)
 {
+	FcPart		part = fc_handoff_part(slots);
 	bool		found;
 
-	ring = ShmemInitStruct("pg_flashcache handoff", fc_handoff_shmem_size(slots), &found);
+	ring = ShmemInitStruct(part.name, part.size, &found);
 	ring->writer = NULL;
 	pg_atomic_init_u32(&ring->allocations, 0);
 	pg_atomic_init_u32(&ring->threshold, 1);
@@ -102,6 +109,7 @@ fc_handoff_push(const FcTag *tag, const FcGuard *guard, const char *page)
 	uint64		pos = pg_atomic_read_u64(&ring->tail);
 	Cell	   *cell;
 
+	Assert(OidIsValid(tag->rel) && tag->blk != InvalidBlockNumber);
 	for (;;)
 	{
 		int64		ahead;
@@ -115,6 +123,7 @@ fc_handoff_push(const FcTag *tag, const FcGuard *guard, const char *page)
 		else if (pg_atomic_compare_exchange_u64(&ring->tail, &pos, pos + 1))
 			break;				/* a full barrier; else pos is the new tail */
 	}
+	Assert(pg_atomic_read_u64(&cell->turn) == lap_of(pos));
 	cell->tag = *tag;
 	cell->guard = *guard;
 	memcpy(cell->page, page, BLCKSZ);
@@ -132,6 +141,7 @@ fc_handoff_pop(FcTag *tag, FcGuard *guard, char *page)
 {
 	Cell	   *cell = cell_at(ring->head);
 
+	Assert(IS_WRITER());
 	if (pg_atomic_read_u64(&cell->turn) != lap_of(ring->head) + 1)
 		return false;
 	pg_read_barrier();			/* its turn before the cell */
@@ -147,6 +157,7 @@ fc_handoff_pop(FcTag *tag, FcGuard *guard, char *page)
 void
 fc_handoff_clear(void)
 {
+	Assert(IS_WRITER());
 	/* at most once round: others may go on pushing */
 	for (uint32 i = 0; i < ring->cells; i++)
 	{
@@ -165,6 +176,7 @@ fc_handoff_note_allocations(uint32 n)
 	static uint32 group = 0;
 	uint32		sum;
 
+	Assert(n > 0);
 	group += n;
 	if (group < ALLOCATION_GROUP && NBuffers >= SMALL_POOL)
 		return;
@@ -186,6 +198,8 @@ fc_handoff_wake(void)
 void
 fc_handoff_set_writer(Latch *latch)
 {
+	Assert(latch == NULL || latch == MyLatch);
+	Assert(IS_WRITER());
 	ring->writer = latch;
 }
 
@@ -198,11 +212,22 @@ fc_handoff_has_writer(void)
 uint32
 fc_handoff_take_allocations(void)
 {
+	Assert(IS_WRITER());
 	return pg_atomic_exchange_u32(&ring->allocations, 0);
 }
 
 void
 fc_handoff_set_threshold(uint32 allocations)
 {
+	Assert(IS_WRITER() && allocations > 0);
 	pg_atomic_write_u32(&ring->threshold, allocations);
+
+	/*
+	 * Whoever passed a threshold that was higher woke nobody, and it is not
+	 * passed again.  The barrier pairs with the addition in
+	 * fc_handoff_note_allocations().
+	 */
+	pg_memory_barrier();
+	if (pg_atomic_read_u32(&ring->allocations) >= allocations)
+		fc_handoff_wake();
 }

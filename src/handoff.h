@@ -22,7 +22,7 @@
 
 #include "storage/latch.h"
 
-extern Size fc_handoff_shmem_size(uint32 slots);
+extern FcPart fc_handoff_part(uint32 slots);
 extern void fc_handoff_shmem_init(uint32 slots);
 
 /* Gives a page away; false if the queue is full. */

@@ -6,6 +6,7 @@
  *		offset 0			header (one 4 kB block used, the rest reserved)
  *		FC_HEADER_BYTES		slot 0
  *		+ n * BLCKSZ		slot n
+ *		behind the last		the log, where entries are kept (warm/warm_format.h)
  *
  * The header says "this file is a cache": it keeps a mistyped path from
  * overwriting somebody's data.  And its identity, random and new with each
@@ -24,7 +25,7 @@
 #include "types.h"
 
 #define FC_MAGIC			"pg_flashcache\n\032"	/* with its zero byte, 16 */
-#define FC_LAYOUT_VERSION	2	/* 1 had no identity */
+#define FC_LAYOUT_VERSION	3	/* 1 had no identity, 2 no log */
 #define FC_HEADER_BYTES		65536	/* keeps slots aligned to flash pages */
 #define FC_HEADER_BLOCK		4096
 #define FC_IDENTITY_BYTES	16
@@ -32,9 +33,11 @@
 /*
  * A device without a header must be empty so far from its start.  Many file
  * systems and volume managers leave the first blocks alone: Btrfs begins at
- * 64 kB, ZFS at 16 kB, software RAID at 4 kB.
+ * 64 kB, ZFS at 16 kB, software RAID at 4 kB.  A file is looked at in so many
+ * places beyond that as well.
  */
 #define FC_EMPTY_BYTES		1048576
+#define FC_EMPTY_PLACES		64
 
 typedef struct FcHeader
 {
@@ -64,9 +67,9 @@ fc_slot_offset(FcSlotNo slot)
 }
 
 static inline off_t
-fc_layout_bytes(uint32 slots)
+fc_layout_bytes(uint32 slots, uint32 log_blocks)
 {
-	return fc_slot_offset(slots);
+	return fc_slot_offset(slots) + (off_t) log_blocks * BLCKSZ;
 }
 
 #endif							/* FC_LAYOUT_H */

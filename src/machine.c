@@ -20,7 +20,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ipc.h>
 #include <sys/mman.h>
+#include <sys/shm.h>
 
 #define PATH_LEN 4096
 
@@ -140,5 +142,16 @@ fc_machine_can_map(size_t bytes, int flags)
 	if (memory == MAP_FAILED)
 		return false;
 	(void) munmap(memory, bytes);
+	return true;
+}
+
+bool
+fc_machine_can_share(size_t bytes, bool huge)
+{
+	int			id = shmget(IPC_PRIVATE, bytes, IPC_CREAT | IPC_EXCL | 0600 | (huge ? SHM_HUGETLB : 0));
+
+	if (id < 0)
+		return false;
+	(void) shmctl(id, IPC_RMID, NULL);
 	return true;
 }

@@ -32,4 +32,7 @@ extern uint64_t fc_machine_memory(const char *root);
  */
 extern bool fc_machine_can_map(size_t bytes, int flags);
 
+/* The same for System V shared memory (shared_memory_type = sysv). */
+extern bool fc_machine_can_share(size_t bytes, bool huge);
+
 #endif							/* FC_MACHINE_H */

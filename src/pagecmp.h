@@ -15,8 +15,10 @@
 /*
  * Both pages are BLCKSZ long and aligned to 8 bytes; neither is changed.
  * On a difference *where is the offset of the first byte that differs.
+ * `restored`: entries have survived an end of the server.  Then flash may lack
+ * changes that are written without WAL, or need no redo (src/warm.md).
  */
-extern bool fc_pages_equal(const char *a, const char *b, int *where);
+extern bool fc_pages_equal(const char *a, const char *b, bool restored, int *where);
 
 /* Is the header that of an initialised page? */
 extern bool fc_page_sane(const char *page);

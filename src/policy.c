@@ -59,13 +59,12 @@ fc_policy_hand_limit(uint32_t slots, uint32_t wanted)
 	return (uint32_t) (limit < lap ? limit : lap);
 }
 
-bool
-fc_policy_spend(FcBudget *budget, uint64_t limit, uint64_t now_ns, uint32_t bytes)
+/* Takes `bytes`, and leaves at least `reserve`. */
+static bool
+spend(FcBudget *budget, uint64_t limit, uint64_t now_ns, uint32_t bytes, double reserve)
 {
 	double		burst = (double) limit * BURST_SECONDS;
 
-	if (limit == 0)
-		return true;
 	if (now_ns > budget->filled_at_ns)
 	{
 		budget->tokens += (double) (now_ns - budget->filled_at_ns) * 1e-9 * (double) limit;
@@ -73,10 +72,28 @@ fc_policy_spend(FcBudget *budget, uint64_t limit, uint64_t now_ns, uint32_t byte
 	}
 	if (budget->tokens > burst)
 		budget->tokens = burst;
-	if (budget->tokens < bytes)
+	if (budget->tokens < bytes + reserve)
 		return false;
 	budget->tokens -= bytes;
 	return true;
+}
+
+bool
+fc_policy_spend(FcBudget *budget, uint64_t limit, uint64_t now_ns, uint32_t bytes)
+{
+	return limit == 0 || spend(budget, limit, now_ns, bytes, 0);
+}
+
+bool
+fc_policy_spend_spare(FcBudget *budget, uint64_t limit, uint64_t now_ns, uint32_t bytes)
+{
+	double		burst = (double) limit * BURST_SECONDS;
+	double		reserve = burst / 2;
+
+	/* a full bucket has something to spare, however small it is */
+	if (reserve > burst - bytes)
+		reserve = burst > bytes ? burst - bytes : 0;
+	return limit == 0 || spend(budget, limit, now_ns, bytes, reserve);
 }
 
 /* Does reading blk continue s?  Reading its last block again does, too. */
@@ -172,18 +189,22 @@ fc_policy_run_that_pays(const FcTimes *times, bool together)
 	return run < FC_STREAM_LENGTH ? FC_STREAM_LENGTH : (uint32_t) run;
 }
 
-void
-fc_policy_disk_read(FcTimes *times, uint64_t ns, int n, bool in_stream)
+uint32_t
+fc_policy_mean(uint32_t mean, uint64_t sum_ns, uint32_t n, uint32_t memory)
 {
-	/* outside a stream a request costs a seek, however many pages it has */
-	if (!in_stream)
-	{
-		fc_policy_mean(&times->disk_single, ns);
-		return;
-	}
-	fc_policy_mean(&times->disk_stream, ns / n);
-	if (times->disk_stream > times->disk_single && times->disk_single != 0)
-		fc_policy_mean(&times->disk_single, ns / n);
+	double		samples = (double) sum_ns / n;
+
+	if (mean != 0)
+		samples = mean + (samples - mean) * n / (n + memory - 1.0);
+	if (samples < 1)
+		return 1;
+	return samples < UINT32_MAX ? (uint32_t) (samples + 0.5) : UINT32_MAX;
+}
+
+bool
+fc_policy_stream_tells_single(const FcTimes *times)
+{
+	return times->disk_stream > times->disk_single && times->disk_single != 0;
 }
 
 bool
@@ -260,12 +281,14 @@ fc_policy_verdict(const FcRecent *recent)
 	if (!recent->writer)
 		return "no writer";
 	if (wanted < FC_VERDICT_READS)
-		return "no reads";
+		return recent->disk_reads < FC_VERDICT_READS ? "no reads" : "nothing to take";
 	if (recent->os_cache_hits * 2 > wanted)
 		return "the page cache answers";
 	if (recent->flash_ns != 0 && recent->disk_ns != 0 && recent->flash_ns >= recent->disk_ns)
 		return recent->disk_ns < FC_PAGE_CACHE_NS ? "the page cache answers" : "flash is not faster";
 	if (recent->hits * 20 >= wanted)
 		return "useful";
+	if (recent->offered * 20 < wanted)
+		return "nothing to take";
 	return fc_policy_filling(recent->used, recent->slots) ? "filling" : "few hits";
 }

@@ -87,6 +87,12 @@ typedef struct FcBudget
 /* Takes `bytes` from the bucket; false if the limit (bytes/s, 0 = none) forbids it. */
 extern bool fc_policy_spend(FcBudget *budget, uint64_t limit, uint64_t now_ns, uint32_t bytes);
 
+/*
+ * The same for what can wait: leaves half of what may be saved up to those
+ * that cannot.
+ */
+extern bool fc_policy_spend_spare(FcBudget *budget, uint64_t limit, uint64_t now_ns, uint32_t bytes);
+
 /* ---- streams ---- */
 
 #define FC_STREAMS 4			/* streams one process is followed in */
@@ -104,7 +110,8 @@ typedef struct FcStream
 	uint32_t	length;			/* blocks so far */
 	uint32_t	flash_until;	/* on flash up to here: decided */
 	uint32_t	disk_until;		/* on disk up to here: decided */
-	uint32_t	steady;			/* blocks in a row; one that is left out costs FC_AHEAD_PENALTY */
+	uint32_t	steady;			/* blocks in a row; one that is left out costs
+								 * FC_AHEAD_PENALTY */
 	uint32_t	ahead_until;	/* read ahead up to here */
 	uint32_t	used_at;		/* for replacement */
 } FcStream;
@@ -147,22 +154,17 @@ extern uint32_t fc_policy_ahead(const FcStream *stream, uint32_t blk, uint32_t *
  */
 extern uint32_t fc_policy_run_that_pays(const FcTimes *times, bool together);
 
-/* Adds a sample to a mean that forgets over about 64 samples. */
-static inline void
-fc_policy_mean(double *mean, uint64_t sample_ns)
-{
-	if (*mean == 0)
-		*mean = (double) sample_ns;
-	else
-		*mean += ((double) sample_ns - *mean) / 64;
-}
+/*
+ * A mean that forgets over about `memory` samples, with n samples more that
+ * took `sum_ns` together.  0 is one without samples.
+ */
+extern uint32_t fc_policy_mean(uint32_t mean, uint64_t sum_ns, uint32_t n, uint32_t memory);
 
 /*
- * A request of n pages took so long from disk.  A page read alone, after a
- * seek, can't be cheaper than one of a stream: where hardly any is read
- * alone, the stream's time raises that one, too.
+ * A page read alone, after a seek, can't be cheaper than one of a stream.  Does
+ * the stream's time tell that of such a page, where hardly any is read alone?
  */
-extern void fc_policy_disk_read(FcTimes *times, uint64_t ns, int n, bool in_stream);
+extern bool fc_policy_stream_tells_single(const FcTimes *times);
 
 /*
  * Can flash gain anything?  Not while reads "from disk" are answered four
@@ -225,6 +227,9 @@ typedef struct FcRecent
 	uint64_t	hits;
 	uint64_t	misses;
 	uint64_t	os_cache_hits;	/* among the misses */
+	uint64_t	disk_reads;		/* of any kind: also what flash never holds */
+	uint64_t	offered;		/* pages looked at for flash, whether taken or
+								 * not */
 	uint64_t	flash_ns;		/* mean read of one page */
 	uint64_t	disk_ns;
 } FcRecent;
@@ -235,7 +240,8 @@ extern const char *fc_policy_verdict(const FcRecent *recent);
 /* ---- page-cache probe ---- */
 
 #define FC_PROBE_WINDOW 1024	/* answers a verdict is based on */
-#define FC_PROBE_SPARSE 64		/* one read in so many still asks when it does not pay */
+#define FC_PROBE_SPARSE 64		/* one read in so many still asks when it does
+								 * not pay */
 
 /*
  * One read in how many should ask the page cache, after `asked` questions of

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * settings.h
- *	  The pg_flashcache.* settings, as the rooms read them.
+ *	  The pg_flashcache.* settings, as the modules read them.
  *
  * Defined and documented in settings.c; each process sees a change when it
  * next reads the configuration.  Correctness never depends on two processes
@@ -33,10 +33,12 @@ extern int	fc_setting_io_timeout;	/* ms, 0 = none */
 extern bool fc_setting_pause_when_slow;
 extern bool fc_setting_keep_stats;
 extern bool fc_setting_require_mount;
+extern bool fc_setting_persistence;
+extern int	fc_setting_max_shutdown_delay;	/* ms, 0 = none */
 
 extern void fc_settings_define(void);
 
-/* Was a value in the configuration refused when the settings were defined?  The reason names the first. */
-extern bool fc_settings_refused(char *reason, size_t len);
+/* How many values in the configuration were refused when the settings were defined.  The reason names all of them. */
+extern int	fc_settings_refused(char *reason, size_t len);
 
 #endif							/* FC_SETTINGS_H */

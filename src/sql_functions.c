@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * sql_functions.c
- *	  What SQL sees: the functions behind the views, and the two commands.
+ *	  What SQL sees: the functions behind the views, and the commands.
  *
  * Privileges are granted in the extension script.  docs/views.md describes
  * the columns for users.
@@ -19,39 +19,50 @@
 
 #include "access/htup_details.h"
 #include "attach/attach.h"
-#include "cache.h"
+#include "cache/cache.h"
+#include "catalog/pg_authid_d.h"
 #include "catalog/pg_type_d.h"
 #include "compat.h"
-#include "directory.h"
+#include "directory/directory.h"
 #include "failpoint.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "library.h"
 #include "miscadmin.h"
+#include "prewarm.h"
 #include "settings.h"
-#include "stats.h"
+#include "stats/stats.h"
+#include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/regproc.h"
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
-#include "writer.h"
+#include "utils/pg_lsn.h"
+#include "warm/warm.h"
+#include "writer/writer.h"
 
 #define STAT_COLUMNS 50
 
 FC_EXPORT Datum fc_stat(PG_FUNCTION_ARGS);
 FC_EXPORT Datum fc_session_stat(PG_FUNCTION_ARGS);
 FC_EXPORT Datum fc_pages(PG_FUNCTION_ARGS);
+FC_EXPORT Datum fc_persistence(PG_FUNCTION_ARGS);
 FC_EXPORT Datum fc_enable(PG_FUNCTION_ARGS);
 FC_EXPORT Datum fc_reset_stats(PG_FUNCTION_ARGS);
 FC_EXPORT Datum fc_scrub(PG_FUNCTION_ARGS);
+FC_EXPORT Datum fc_prewarm_relation(PG_FUNCTION_ARGS);
+FC_EXPORT Datum fc_prewarm_progress(PG_FUNCTION_ARGS);
 
 PG_FUNCTION_INFO_V1(fc_stat);
 PG_FUNCTION_INFO_V1(fc_session_stat);
 PG_FUNCTION_INFO_V1(fc_pages);
+PG_FUNCTION_INFO_V1(fc_persistence);
 PG_FUNCTION_INFO_V1(fc_enable);
 PG_FUNCTION_INFO_V1(fc_reset_stats);
 PG_FUNCTION_INFO_V1(fc_scrub);
+PG_FUNCTION_INFO_V1(fc_prewarm_relation);
+PG_FUNCTION_INFO_V1(fc_prewarm_progress);
 
 /* ---- declarations ---- */
 
@@ -67,11 +78,11 @@ not_declared_so(FunctionCallInfo fcinfo)
 
 /*
  * Is this the library that runs the cache, and is the function declared with these arguments and this result, and called
- * without NULL?  RECORDOID stands for any row type: its columns are compared
+ * without NULL in the first nnotnull of them?  RECORDOID stands for any row type: its columns are compared
  * with those of the row.
  */
 static void
-check_declared(FunctionCallInfo fcinfo, Oid result, bool set, int nargs, const Oid *args)
+check_declared_nulls(FunctionCallInfo fcinfo, Oid result, bool set, int nargs, const Oid *args, int nnotnull)
 {
 	const char *preloaded = fc_library_preloaded();
 	Oid		   *declared;
@@ -90,12 +101,18 @@ check_declared(FunctionCallInfo fcinfo, Oid result, bool set, int nargs, const O
 	for (int i = 0; i < nargs; i++)
 		if (declared[i] != args[i])
 			not_declared_so(fcinfo);
-	for (int i = 0; i < nargs; i++)
+	for (int i = 0; i < nnotnull; i++)
 		if (PG_ARGISNULL(i))
 			ereport(ERROR,
 					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 					 errmsg("argument %d of function %s must not be null",
 							i + 1, format_procedure(fcinfo->flinfo->fn_oid))));
+}
+
+static void
+check_declared(FunctionCallInfo fcinfo, Oid result, bool set, int nargs, const Oid *args)
+{
+	check_declared_nulls(fcinfo, result, set, nargs, args, nargs);
 }
 
 /* Row being built: columns in the order of the SQL declaration. */
@@ -196,7 +213,7 @@ fc_stat(PG_FUNCTION_ARGS)
 	TimestampTz since;
 	int			bounded = fc_writer_waits_bounded();
 	Row			row = {0};
-	char		reason[FC_REASON_LEN];
+	FcReason	why;
 	uint64		c[FC_COUNTERS] = {0};
 	TimestampTz reset_at = 0;
 	const char *writer_wait;
@@ -207,12 +224,12 @@ fc_stat(PG_FUNCTION_ARGS)
 	check_declared(fcinfo, RECORDOID, false, 0, NULL);
 	if (!fc_stats_snapshot(c, &reset_at))
 		fc_stats_read(c, &reset_at);
-	since = fc_cache_reason(reason, sizeof(reason));
+	since = fc_cache_reason(&why);
 
 	add_text(&row, fc_state_name(fc_cache_state()));
 	if (fc_cache_state() == FC_STATE_STARTING && writer_pid == 0)
-		strlcpy(reason, "the background process \"pg_flashcache writer\" does not run", sizeof(reason));
-	add_text(&row, reason[0] ? reason : NULL);
+		strlcpy(why.message, "the background process \"pg_flashcache writer\" does not run", sizeof(why.message));
+	add_text(&row, why.message[0] ? why.message : NULL);
 	add_text(&row, fc_writer_verdict());
 	add_time(&row, since);
 	add_time(&row, fc_writer_next_probe());
@@ -267,6 +284,61 @@ fc_session_stat(PG_FUNCTION_ARGS)
 	return return_row(fcinfo, &row);
 }
 
+/* NULL: there is nothing to be loaded. */
+static const char *
+buffers_name(FcBuffers buffers)
+{
+	switch (buffers)
+	{
+		case FC_BUFFERS_NONE:
+			return NULL;
+		case FC_BUFFERS_WAITING:
+			return "waiting";
+		case FC_BUFFERS_LOADING:
+			return "loading";
+		case FC_BUFFERS_LOADED:
+			return "loaded";
+		case FC_BUFFERS_FULL:
+			return "full";
+		case FC_BUFFERS_AUTOPREWARM:
+			return "autoprewarm";
+		case FC_BUFFERS_STOPPED:
+			return "stopped";
+	}
+	return NULL;
+}
+
+/* What survives an end of the server; all NULL where that is not asked for. */
+Datum
+fc_persistence(PG_FUNCTION_ARGS)
+{
+	Row			row = {0};
+	FcWarmInfo	info = {0};
+	bool		keeps = fc_warm_info(&info);
+	bool		stamped = info.stamped_at != 0;
+
+	check_declared(fcinfo, RECORDOID, false, 0, NULL);
+	add(&row, BOOLOID, BoolGetDatum(info.writing), !keeps);
+	add_time(&row, info.loaded_at);
+	add(&row, INT8OID, Int64GetDatum((int64) info.loading_us), info.loaded_at == 0);
+	add(&row, INT8OID, Int64GetDatum((int64) info.restored), info.loaded_at == 0);
+	add(&row, INT8OID, Int64GetDatum((int64) info.touched), info.loaded_at == 0);
+	add(&row, INT8OID, Int64GetDatum((int64) info.removed), info.loaded_at == 0);
+	add(&row, INT8OID, Int64GetDatum((int64) info.torn), info.loaded_at == 0);
+	add_text(&row, info.refused[0] ? info.refused : NULL);
+	add(&row, PG_LSNOID, LSNGetDatum(info.checkpoint), !stamped);
+	add_time(&row, info.stamped_at);
+	add(&row, INT8OID, Int64GetDatum((int64) (keeps ? fc_stats_total(FC_LOG_BYTES) - FC_STATS_START : 0)), !keeps);
+	add(&row, INT8OID, Int64GetDatum((int64) (keeps ? fc_stats_total(FC_RESTORED_WRONG) - FC_STATS_START : 0)), !keeps);
+	add(&row, INT8OID, Int64GetDatum((int64) info.list_pages), !info.listed);
+	add(&row, INT8OID, Int64GetDatum((int64) info.list_copied), !info.listed);
+	add(&row, INT8OID, Int64GetDatum((int64) info.list_copy_us), !info.listed);
+	add_text(&row, buffers_name(info.buffers));
+	add(&row, INT8OID, Int64GetDatum((int64) info.buffers_loaded), !info.listed);
+	add(&row, INT8OID, Int64GetDatum((int64) info.buffers_load_us), info.buffers_load_us == 0);
+	return return_row(fcinfo, &row);
+}
+
 Datum
 fc_pages(PG_FUNCTION_ARGS)
 {
@@ -315,34 +387,35 @@ no_writer(void)
 Datum
 fc_enable(PG_FUNCTION_ARGS)
 {
-	char		reason[FC_REASON_LEN];
-	char		hint[FC_HINT_LEN];
+	FcReason	why;
 	FcState		state = fc_cache_state();
 
 	check_declared(fcinfo, BOOLOID, false, 0, NULL);
-	fc_cache_reason(reason, sizeof(reason));
+	fc_cache_reason(&why);
 	if (state == FC_STATE_DETACHED)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("pg_flashcache is detached: %s", reason),
+				 errmsg("pg_flashcache is detached: %s", why.message),
 				 errhint("This can only change with a restart of the server.")));
-	fc_cache_hint(hint, sizeof(hint));
-	/* switched on, and the writer has not come to it yet: it does before it answers */
+
+	/*
+	 * switched on, and the writer has not come to it yet: it does before it
+	 * answers
+	 */
 	if (state == FC_STATE_DISABLED && (fc_cache == NULL || !fc_setting_enabled))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("pg_flashcache is disabled: %s", reason),
+				 errmsg("pg_flashcache is disabled: %s", why.message),
 				 errhint("%s", fc_cache ? "Set pg_flashcache.enabled to on and reload the configuration." :
-						 hint[0] ? hint : "Set pg_flashcache.file and pg_flashcache.size and restart the server.")));
+						 why.hint[0] ? why.hint : "Set pg_flashcache.file and pg_flashcache.size and restart the server.")));
 	if (!fc_writer_enable())
 		no_writer();
-	fc_cache_reason(reason, sizeof(reason));
-	fc_cache_hint(hint, sizeof(hint));
+	fc_cache_reason(&why);
 	if (fc_cache_state() != FC_STATE_ACTIVE)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("pg_flashcache could not be enabled: %s", reason),
-				 hint[0] ? errhint("%s", hint) : 0));
+				 errmsg("pg_flashcache could not be enabled: %s", why.message),
+				 why.hint[0] ? errhint("%s", why.hint) : 0));
 	PG_RETURN_BOOL(true);
 }
 
@@ -359,15 +432,15 @@ static void
 check_scrub_possible(void)
 {
 	FcState		state = fc_cache_state();
-	char		reason[FC_REASON_LEN];
+	FcReason	why;
 
 	if (state == FC_STATE_ACTIVE || (state == FC_STATE_DISABLED && fc_cache != NULL))
 		return;
-	fc_cache_reason(reason, sizeof(reason));
+	fc_cache_reason(&why);
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			 errmsg("the flash cache cannot be erased while it is %s%s%s", fc_state_name(state),
-					reason[0] ? ": " : "", reason),
+					why.message[0] ? ": " : "", why.message),
 			 errhint(state == FC_STATE_STARTING ? "Try again in a moment." :
 					 state == FC_STATE_OFF ? "Call pg_flashcache_enable() first." :
 					 "The server does not have the file open, so it cannot erase it.")));
@@ -407,6 +480,86 @@ fc_scrub(PG_FUNCTION_ARGS)
 	add_int8(&row, result.erased);
 	add_int8(&row, result.erased * BLCKSZ);
 	return return_row(fcinfo, &row);
+}
+
+Datum
+fc_prewarm_relation(PG_FUNCTION_ARGS)
+{
+	static const Oid args[] = {REGCLASSOID, BOOLOID, BOOLOID, BOOLOID, INT8OID, INT8OID};
+	Row			row = {0};
+	FcPrewarm	what = {0};
+	FcPrewarmed done = {0};
+	int64		first;
+	int64		last;
+
+	check_declared_nulls(fcinfo, RECORDOID, false, lengthof(args), args, 4);
+	first = PG_ARGISNULL(4) ? 0 : PG_GETARG_INT64(4);
+	last = PG_ARGISNULL(5) ? 0 : PG_GETARG_INT64(5);
+	what.relation = PG_GETARG_OID(0);
+	what.indexes = PG_GETARG_BOOL(1);
+	what.toast = PG_GETARG_BOOL(2);
+	what.replace = PG_GETARG_BOOL(3);
+	what.first = PG_ARGISNULL(4) ? NULL : &first;
+	what.last = PG_ARGISNULL(5) ? NULL : &last;
+	fc_prewarm(&what, &done);
+
+	add(&row, INT4OID, Int32GetDatum(done.relations), false);
+	add_int8(&row, done.blocks);
+	add_int8(&row, done.pages.read);
+	add_int8(&row, done.pages.loaded);
+	add_int8(&row, done.pages.exists);
+	add_int8(&row, done.pages.modified);
+	add_int8(&row, done.pages.dirty);
+	add_int8(&row, done.pages.empty);
+	add_int8(&row, done.pages.corrupt);
+	add_int8(&row, done.pages.full);
+	add_int8(&row, done.pages.failed);
+	return return_row(fcinfo, &row);
+}
+
+/* As pg_stat_progress_*: everybody sees who is at work, and more of whom he may see it. */
+static void
+add_progress(Row *row, const FcLoadProgress *p)
+{
+	bool		hidden = !has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS) &&
+		!has_privs_of_role(GetUserId(), p->role);
+	const uint64 numbers[] = {
+		p->relations, p->relations_done, p->blocks, p->blocks_done,
+		p->counts.read, p->counts.loaded, p->counts.exists,
+		p->counts.modified + p->counts.dirty + p->counts.empty + p->counts.corrupt + p->counts.full + p->counts.failed,
+	};
+
+	row->n = 0;
+	add(row, INT4OID, Int32GetDatum(p->pid), false);
+	add_oid(row, p->database);
+	add(row, OIDOID, ObjectIdGetDatum(p->relation), hidden);
+	add(row, OIDOID, ObjectIdGetDatum(p->current), hidden);
+	add_text(row, hidden ? NULL : p->limited ? "waiting for write_limit" : "loading");
+	for (int i = 0; i < lengthof(numbers); i++)
+		add(row, INT8OID, Int64GetDatum((int64) numbers[i]), hidden);
+}
+
+Datum
+fc_prewarm_progress(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	Row			row;
+
+	check_declared(fcinfo, RECORDOID, true, 0, NULL);
+	InitMaterializedSRF(fcinfo, 0);
+	for (int i = 0; i < FC_LOAD_JOBS; i++)
+	{
+		FcLoadProgress progress = {0};
+		bool		used = fc_writer_load_progress(i, &progress);
+
+		add_progress(&row, &progress);
+		/* the first one tells whether the columns are right */
+		if (i == 0)
+			check_columns(fcinfo, &row, rsinfo->setDesc);
+		if (used)
+			tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, row.values, row.nulls);
+	}
+	return (Datum) 0;
 }
 
 #ifdef FC_FAILPOINTS

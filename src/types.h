@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * types.h
- *	  Words every room uses: what a cached page is called and where it lies.
+ *	  Types that every module uses: what a cached page is called and where it lies.
  *
  * Only the main fork is ever cached, so a tag has no fork number and fits
  * into 16 bytes; together with the rest of a directory entry that makes 32.
@@ -67,6 +67,21 @@ typedef uint32 FcSlotNo;
 /* A cache smaller than this is a typing error rather than a cache. */
 #define FC_MIN_SLOTS 64
 
+/* One part of our shared memory; pg_shmem_allocations shows it under this name. */
+typedef struct FcPart
+{
+	const char *name;
+	Size		size;
+} FcPart;
+
+static inline FcPart
+fc_part(const char *name, Size size)
+{
+	FcPart		part = {name, size};
+
+	return part;
+}
+
 /* What the cache is doing; the word DBAs see is in fc_state_name(). */
 typedef enum FcState
 {
@@ -74,7 +89,8 @@ typedef enum FcState
 	FC_STATE_DISABLED,			/* size 0, or enabled = off */
 	FC_STATE_STARTING,			/* the writer has not opened the device yet */
 	FC_STATE_ACTIVE,
-	FC_STATE_PAUSED,			/* flash is slower than the disk: keeps its pages */
+	FC_STATE_PAUSED,			/* flash is slower than the disk: keeps its
+								 * pages */
 	FC_STATE_OFF,				/* switched itself off: reason says why */
 } FcState;
 
@@ -83,15 +99,9 @@ typedef enum FcTested
 {
 	FC_TEST_PASSED,
 	FC_TEST_NOT_CALLED,			/* one of them does not */
-	FC_TEST_FAILED,				/* it could not be carried out: nothing is proven either way */
+	FC_TEST_FAILED,				/* it could not be carried out: nothing is
+								 * proven either way */
 } FcTested;
-
-/* Room for the reason of a state, and for the name of a file within it. */
-#define FC_REASON_LEN 256
-#define FC_HINT_LEN 256
-
-/* Part of each hint whose remedy is another setting of the file or its size: such a hint is complete. */
-#define FC_RESTART "restart the server"
 
 static inline bool
 fc_tag_equal(const FcTag *a, const FcTag *b)

@@ -15,9 +15,9 @@
 
 #include <dlfcn.h>
 
-#include "attach.h"
-#include "shape.h"
-#include "table.h"
+#include "attach/attach.h"
+#include "attach/shape.h"
+#include "attach/table.h"
 #include "utils/guc.h"
 
 static bool attached = false;
@@ -45,47 +45,35 @@ running_version(void)
 	return version ? (int) strtol(version, NULL, 10) : 0;
 }
 
+#define STAYS_OUT_HINT "PostgreSQL runs normally without the cache. Please report the exact version of your server."
+
 static bool
-intercept(const FcShape *shape, char *reason, size_t reason_len)
+intercept(const FcShape *shape, FcReason *why)
 {
 	FcTable		table;
 
 	fc_table_find(shape->md, shape->entries, &table);
 	if (table.matches != 1)
-	{
-		snprintf(reason, reason_len,
-				 "the server's storage-manager table was found %d times instead of once",
-				 table.matches);
-		return false;
-	}
+		return fc_fail(why, STAYS_OUT_HINT, "the server's storage-manager table was found %d times instead of once",
+					   table.matches);
 	if (!fc_table_replace(&table, shape->ours))
-	{
-		snprintf(reason, reason_len, "could not write to the server's storage-manager table: %m");
-		return false;
-	}
+		return fc_fail(why, STAYS_OUT_HINT, "could not write to the server's storage-manager table: %m");
 	return true;
 }
 
 bool
-fc_attach(char *reason, size_t reason_len, char *hint, size_t hint_len)
+fc_attach(FcReason *why)
 {
 	const FcShape *shape = fc_shape();
 	int			version = running_version();
 
-	strlcpy(hint, "PostgreSQL runs normally without the cache. Please report the exact version of your server.", hint_len);
 	if (version < shape->min_version || version >= shape->max_version)
-	{
-		snprintf(reason, reason_len, "server version %d is not known", version);
-		return false;
-	}
+		return fc_fail(why, STAYS_OUT_HINT, "server version %d is not known", version);
 	for (int i = 0; i < lengthof(foreign); i++)
 		if (dlsym(RTLD_DEFAULT, foreign[i]) != NULL)
-		{
-			snprintf(reason, reason_len,
-					 "the server has a storage-manager interface that is not known (\"%s\")", foreign[i]);
-			return false;
-		}
-	attached = intercept(shape, reason, reason_len);
+			return fc_fail(why, STAYS_OUT_HINT, "the server has a storage-manager interface that is not known (\"%s\")",
+						   foreign[i]);
+	attached = intercept(shape, why);
 	return attached;
 }
 

@@ -19,10 +19,11 @@
 #ifndef FC_ATTACH_ATTACH_H
 #define FC_ATTACH_ATTACH_H
 
-#include "../types.h"
+#include "reason.h"
+#include "types.h"
 
-/* Takes the way in; on failure `reason` and `hint` say why. */
-extern bool fc_attach(char *reason, size_t reason_len, char *hint, size_t hint_len);
+/* Takes the way in, or says why not. */
+extern bool fc_attach(FcReason *why);
 
 /* How this server was attached to: "interception" or NULL. */
 extern const char *fc_attach_way_name(void);

@@ -25,8 +25,8 @@
 #ifndef FC_ATTACH_CALLS_H
 #define FC_ATTACH_CALLS_H
 
-#include "../cache.h"
-#include "locator.h"
+#include "attach/locator.h"
+#include "cache/cache.h"
 #include "storage/md.h"
 #include "storage/smgr.h"
 
@@ -95,8 +95,8 @@ extern void fc_smgr_writev(SMgrRelation reln, ForkNumber forknum, BlockNumber bl
 						   const void **pages, BlockNumber nblocks, bool skip_fsync);
 extern bool fc_smgr_prefetch(SMgrRelation reln, ForkNumber forknum, BlockNumber blk, int nblocks);
 
-/* Compares pages that came from flash with the disk, and mends them: verify = on. */
-extern void fc_smgr_verify(SMgrRelation reln, BlockNumber blk, void **pages, int n);
+/* Compares the first pages of a run, which came from flash, with the disk, and corrects them: verify = on. */
+extern void fc_smgr_verify(SMgrRelation reln, const FcRun *run, void **pages, int n);
 #endif
 
 /* ---- smgr_async.c ---- */
@@ -112,8 +112,16 @@ extern void fc_smgr_exercise_async(SMgrRelation reln, ForkNumber forknum, BlockN
 
 /* ---- data_file.c ---- */
 
+/* The file of a page, below the data directory. */
+extern void fc_data_path(char *path, size_t len, const FcTag *tag);
+
 /* An FcDataFd; `arg` is the SMgrRelation.  Only segments that md has open anyway. */
 extern int	fc_data_fd(void *arg, BlockNumber blk, off_t *offset);
+
+#if PG_VERSION_NUM >= 180000
+/* md has just read there: if that segment's file was closed, it no longer is. */
+extern void fc_data_used(SMgrRelation reln, BlockNumber blk);
+#endif
 
 /*
  * A session that ignores checksum failures may have brought a damaged page

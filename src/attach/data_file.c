@@ -10,13 +10,15 @@
  */
 #include "postgres.h"
 
-#include "../bufscan.h"
-#include "../compat.h"
-#include "../failpoint.h"
-#include "calls.h"
+#include <sys/stat.h>
+
 #include "access/xlog.h"
+#include "attach/calls.h"
+#include "bufscan.h"
 #include "catalog/pg_tablespace_d.h"
 #include "common/relpath.h"
+#include "compat.h"
+#include "failpoint.h"
 #include "miscadmin.h"
 #include "storage/bufpage.h"
 #include "storage/checksum.h"
@@ -32,6 +34,24 @@ struct _MdfdVec
 	BlockNumber mdfd_segno;
 };
 
+/* Plain snprintf: relpath() would allocate. */
+void
+fc_data_path(char *path, size_t len, const FcTag *tag)
+{
+	BlockNumber segment = tag->blk / (BlockNumber) RELSEG_SIZE;
+	int			n;
+
+	if (tag->spc == GLOBALTABLESPACE_OID)
+		n = snprintf(path, len, "global/%u", tag->rel);
+	else if (tag->spc == DEFAULTTABLESPACE_OID)
+		n = snprintf(path, len, "base/%u/%u", tag->db, tag->rel);
+	else
+		n = snprintf(path, len, "pg_tblspc/%u/" TABLESPACE_VERSION_DIRECTORY "/%u/%u",
+					 tag->spc, tag->db, tag->rel);
+	if (segment > 0)
+		snprintf(path + n, len - n, ".%u", segment);
+}
+
 /* Is md's private structure what we think it is?  Asked once a process. */
 static bool
 knows_segments(SMgrRelation reln)
@@ -42,21 +62,97 @@ knows_segments(SMgrRelation reln)
 	{
 		char		path[MAXPGPATH];
 		File		file = reln->md_seg_fds[MAIN_FORKNUM][0].mdfd_vfd;
-		FcLocator	l = FC_LOCATOR_OF_SMGR(reln);
+		FcTag		tag = fc_tag_of(reln, 0);
 
-		/* plain snprintf: relpath() would allocate */
-		if (FC_LOCATOR_SPC(l) == GLOBALTABLESPACE_OID)
-			snprintf(path, sizeof(path), "global/%u", FC_LOCATOR_REL(l));
-		else if (FC_LOCATOR_SPC(l) == DEFAULTTABLESPACE_OID)
-			snprintf(path, sizeof(path), "base/%u/%u", FC_LOCATOR_DB(l), FC_LOCATOR_REL(l));
-		else
-			snprintf(path, sizeof(path), "pg_tblspc/%u/" TABLESPACE_VERSION_DIRECTORY "/%u/%u",
-					 FC_LOCATOR_SPC(l), FC_LOCATOR_DB(l), FC_LOCATOR_REL(l));
+		fc_data_path(path, sizeof(path), &tag);
 		known = file > 0 && reln->md_seg_fds[MAIN_FORKNUM][0].mdfd_segno == 0 &&
 			strcmp(FilePathName(file), path) == 0;
 	}
 	return known > 0;
 }
+
+#if PG_VERSION_NUM >= 180000
+
+/*
+ * A segment's descriptor, or -1, is in its virtual file (fd.c).  From 18 on
+ * FileGetRawDesc() opens a file that was closed in favour of others, and may
+ * close another one for that.  A question is not worth it.  So it is called
+ * once for a segment, and then only when the server itself has used the file;
+ * the number is believed as long as it leads to the same file.
+ */
+typedef struct RawDesc
+{
+	File		file;			/* 0: none yet */
+	int			fd;
+	FcTag		segment;		/* its number instead of a block's */
+	dev_t		dev;
+	ino_t		ino;
+} RawDesc;
+
+static RawDesc raw_descs[4096]; /* by virtual file */
+
+static void
+learn_raw_desc(RawDesc *d, File file, const FcTag *segment)
+{
+	struct stat st;
+
+	d->file = file;
+	d->segment = *segment;
+	d->fd = FileGetRawDesc(file);
+	if (d->fd >= 0 && fstat(d->fd, &st) != 0)
+		d->fd = -1;
+	if (d->fd < 0)
+		return;
+	d->dev = st.st_dev;
+	d->ino = st.st_ino;
+}
+
+static bool
+is_raw_desc(const RawDesc *d, File file, const FcTag *segment)
+{
+	return d->file == file && fc_tag_equal(&d->segment, segment);
+}
+
+static int
+raw_desc(SMgrRelation reln, int segment)
+{
+	FcTag		tag = fc_tag_of(reln, segment);
+	File		file = reln->md_seg_fds[MAIN_FORKNUM][segment].mdfd_vfd;
+	RawDesc    *d = &raw_descs[file % lengthof(raw_descs)];
+	struct stat st;
+
+	if (!is_raw_desc(d, file, &tag))
+		learn_raw_desc(d, file, &tag);
+	else if (d->fd >= 0 && (fstat(d->fd, &st) != 0 || st.st_dev != d->dev || st.st_ino != d->ino))
+		d->fd = -1;
+	return d->fd;
+}
+
+void
+fc_data_used(SMgrRelation reln, BlockNumber blk)
+{
+	int			segment = blk / RELSEG_SIZE;
+	FcTag		tag = fc_tag_of(reln, segment);
+	File		file;
+	RawDesc    *d;
+
+	if (reln->md_num_open_segs[MAIN_FORKNUM] <= segment)
+		return;
+	file = reln->md_seg_fds[MAIN_FORKNUM][segment].mdfd_vfd;
+	d = &raw_descs[file % lengthof(raw_descs)];
+	if (unlikely(d->fd < 0 && is_raw_desc(d, file, &tag)))
+		learn_raw_desc(d, file, &tag);
+}
+
+#else
+
+static int
+raw_desc(SMgrRelation reln, int segment)
+{
+	return FileGetRawDesc(reln->md_seg_fds[MAIN_FORKNUM][segment].mdfd_vfd);
+}
+
+#endif
 
 int
 fc_data_fd(void *arg, BlockNumber blk, off_t *offset)
@@ -67,7 +163,7 @@ fc_data_fd(void *arg, BlockNumber blk, off_t *offset)
 	if (reln->md_num_open_segs[MAIN_FORKNUM] <= segment || !knows_segments(reln))
 		return -1;
 	*offset = (off_t) (blk % RELSEG_SIZE) * BLCKSZ;
-	return FileGetRawDesc(reln->md_seg_fds[MAIN_FORKNUM][segment].mdfd_vfd);
+	return raw_desc(reln, segment);
 }
 
 void

@@ -11,8 +11,8 @@
 #ifndef FC_ATTACH_LOCATOR_H
 #define FC_ATTACH_LOCATOR_H
 
-#include "../types.h"
 #include "storage/smgr.h"
+#include "types.h"
 
 #if PG_VERSION_NUM < 160000
 typedef RelFileNode FcLocator;

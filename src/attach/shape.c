@@ -11,9 +11,10 @@
 
 #include <sys/stat.h>
 
-#include "calls.h"
+#include "attach/calls.h"
+#include "attach/shape.h"
 #include "catalog/pg_tablespace_d.h"
-#include "shape.h"
+#include "compat.h"
 #include "storage/lwlock.h"
 #if PG_VERSION_NUM >= 180000
 #include "storage/aio_subsys.h"
@@ -171,7 +172,8 @@ fc_shape_not_called(void)
 static Oid
 database_with_directory(void)
 {
-	static const Oid candidates[] = {1, 5, 4};	/* template1, postgres, template0 */
+	static const Oid candidates[] = {1, 5, 4};	/* template1, postgres,
+												 * template0 */
 
 	for (int i = 0; i < lengthof(candidates); i++)
 	{
@@ -226,8 +228,8 @@ fc_shape_exercise(void)
 {
 	FcLocator	locator = {DEFAULTTABLESPACE_OID, database_with_directory(), TEST_RELATION};
 	SMgrRelation reln = smgropen(locator, TEST_BACKEND);
-	PGAlignedBlock written;
-	PGAlignedBlock read;
+	FcPage		written;
+	FcPage		read;
 	bool		same;
 
 	memset(fc_calls, 0, sizeof(fc_calls));

@@ -10,7 +10,7 @@
 #ifndef FC_ATTACH_SHAPE_H
 #define FC_ATTACH_SHAPE_H
 
-#include "../types.h"
+#include "types.h"
 
 #define FC_SHAPE_MAX_ENTRIES 20
 

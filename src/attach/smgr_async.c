@@ -23,7 +23,8 @@
  * will wait for the answer at once it says so, and then md reads before it
  * returns: these are timed.  Where only others are made, a few a second in the
  * whole server are read here and now, if their time would matter
- * (fc_cache_wants_disk_time).
+ * (fc_cache_wants_disk_time); of a process that reads ahead hardly any, since
+ * what it has asked for before has come by then, and its disk stands still.
  *
  * While the cache takes no part, requests go to md before anything else is
  * done, but for what keeps a damaged page out of the cache later on.
@@ -34,11 +35,11 @@
  */
 #include "postgres.h"
 
-#include "../bufscan.h"
-#include "../compat.h"
-#include "../failpoint.h"
-#include "../settings.h"
-#include "calls.h"
+#include "attach/calls.h"
+#include "bufscan.h"
+#include "compat.h"
+#include "failpoint.h"
+#include "settings.h"
 
 #if PG_VERSION_NUM >= 180000
 
@@ -48,6 +49,7 @@
 
 #include "access/xlog.h"
 #include "storage/aio_internal.h"
+#include "storage/bufmgr.h"
 
 uint32
 fc_smgr_maxcombine(SMgrRelation reln, ForkNumber forknum, BlockNumber blk)
@@ -59,7 +61,11 @@ fc_smgr_maxcombine(SMgrRelation reln, ForkNumber forknum, BlockNumber blk)
 	{
 		FcTag		tag = fc_tag_of(reln, blk);
 
-		limit = fc_cache_combine(&tag, Min(limit, FC_MAX_RUN));
+		/*
+		 * no request of the server is longer; what is looked up here beyond
+		 * it would be for nothing
+		 */
+		limit = fc_cache_combine(&tag, Min(limit, Min(io_combine_limit, FC_MAX_RUN)));
 	}
 	return limit;
 }
@@ -98,23 +104,25 @@ read_now(PgAioHandle *ioh, int fd, SMgrRelation reln, ForkNumber forknum,
 {
 	fc_failpoint(FC_FP_DISK_READ);
 	mdreadv(reln, forknum, blk, pages, nblocks);
+	fc_data_used(reln, blk);
 	for (BlockNumber i = 0; i < nblocks; i++)
 		fc_watch_for_damage(blk + i, pages[i]);
 	complete(ioh, fd, reln, forknum, blk, nblocks);
 }
 
-/* Lets md start the read.  Timed where md does not return before it has finished. */
+/* Lets md start the read; timed if it is `at_once`. */
 static void
 start_from_disk(PgAioHandle *ioh, SMgrRelation reln, ForkNumber forknum,
-				BlockNumber blk, void **pages, BlockNumber nblocks)
+				BlockNumber blk, void **pages, BlockNumber nblocks, const FcRun *run, bool at_once)
 {
-	bool		at_once = io_method == IOMETHOD_SYNC || (ioh->flags & PGAIO_HF_SYNCHRONOUS) != 0;
 	uint64		begin = at_once ? fc_now_ns() : 0;
 
 	fc_failpoint(FC_FP_DISK_READ);
 	mdstartreadv(ioh, reln, forknum, blk, pages, nblocks);
+	if (run != NULL)
+		fc_data_used(reln, blk);
 	if (at_once)
-		fc_cache_disk_read(begin, nblocks);
+		fc_cache_disk_read(run, begin, nblocks);
 	else
 		fc_cache_disk_read_started(nblocks);
 }
@@ -129,12 +137,22 @@ may_be_damaged(void)
 	return unlikely(ignore_checksum_failure) && DataChecksumsEnabled() && !fc_cache_filling_stopped();
 }
 
+/* Has this process asked for something that it has not waited for yet? */
+static bool
+reads_ahead(void)
+{
+	return pgaio_my_backend->num_staged_ios > 0 || !dclist_is_empty(&pgaio_my_backend->in_flight_ios);
+}
+
 void
 fc_smgr_startreadv(PgAioHandle *ioh, SMgrRelation reln, ForkNumber forknum,
 				   BlockNumber blk, void **pages, BlockNumber nblocks)
 {
 	FcTag		tag;
 	FcRun		run;
+
+	/* md does not return before the read has finished */
+	bool		at_once = io_method == IOMETHOD_SYNC || (ioh->flags & PGAIO_HF_SYNCHRONOUS) != 0;
 	uint64		begin;
 	int			good;
 	int			fd;
@@ -144,7 +162,12 @@ fc_smgr_startreadv(PgAioHandle *ioh, SMgrRelation reln, ForkNumber forknum,
 		!fc_is_cacheable(reln, forknum) || !fc_bufscan_in_pool(pages[0]) ||
 		(fd = endless_fd()) < 0)
 	{
-		start_from_disk(ioh, reln, forknum, blk, pages, nblocks);
+		if (fc_is_cacheable(reln, forknum))
+		{
+			tag = fc_tag_of(reln, blk);
+			fc_cache_note_read(&tag, nblocks);
+		}
+		start_from_disk(ioh, reln, forknum, blk, pages, nblocks, NULL, at_once);
 		return;
 	}
 	tag = fc_tag_of(reln, blk);
@@ -154,7 +177,7 @@ fc_smgr_startreadv(PgAioHandle *ioh, SMgrRelation reln, ForkNumber forknum,
 	if (good > 0)
 	{
 		if (unlikely(fc_setting_verify))
-			fc_smgr_verify(reln, blk, pages, good);
+			fc_smgr_verify(reln, &run, pages, good);
 		fc_failpoint(FC_FP_ASYNC_READ);
 		complete(ioh, fd, reln, forknum, blk, good);	/* S2 */
 		return;
@@ -162,15 +185,14 @@ fc_smgr_startreadv(PgAioHandle *ioh, SMgrRelation reln, ForkNumber forknum,
 
 	/* the run; or, of a run on flash, the page that failed */
 	nblocks = run.from_flash ? 1 : run.n;
-	if (!may_be_damaged() &&
-		(io_method == IOMETHOD_SYNC || (ioh->flags & PGAIO_HF_SYNCHRONOUS) != 0 || !fc_cache_wants_disk_time(&run)))
+	if (!may_be_damaged() && (at_once || !fc_cache_wants_disk_time(&run, reads_ahead())))
 	{
-		start_from_disk(ioh, reln, forknum, blk, pages, nblocks);
+		start_from_disk(ioh, reln, forknum, blk, pages, nblocks, &run, at_once);
 		return;
 	}
 	begin = fc_now_ns();
 	read_now(ioh, fd, reln, forknum, blk, pages, nblocks);
-	fc_cache_disk_read(begin, nblocks);
+	fc_cache_disk_read(&run, begin, nblocks);
 }
 
 void

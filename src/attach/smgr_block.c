@@ -9,22 +9,23 @@
  */
 #include "postgres.h"
 
-#include "../bufscan.h"
-#include "../compat.h"
-#include "../failpoint.h"
-#include "../settings.h"
-#include "calls.h"
+#include "attach/calls.h"
+#include "bufscan.h"
+#include "compat.h"
+#include "failpoint.h"
+#include "settings.h"
 
 #if PG_VERSION_NUM < 170000
 
+/* `run` is the page's, or NULL where none was planned. */
 static void
-read_from_disk(SMgrRelation reln, ForkNumber forknum, BlockNumber blk, FcBytes *page)
+read_from_disk(SMgrRelation reln, ForkNumber forknum, BlockNumber blk, FcBytes *page, const FcRun *run)
 {
 	uint64		begin = fc_now_ns();
 
 	fc_failpoint(FC_FP_DISK_READ);
 	mdread(reln, forknum, blk, page);
-	fc_cache_disk_read(begin, 1);
+	fc_cache_disk_read(run, begin, 1);
 }
 
 void
@@ -45,11 +46,11 @@ fc_smgr_read(SMgrRelation reln, ForkNumber forknum, BlockNumber blk, FcBytes *pa
 		fc_cache_plan(&run, &tag, 1, fc_data_fd, reln);
 		if (fc_cache_read(&run, pages) == 1)
 		{
-			static PGAlignedBlock disk;
+			static FcPage disk;
 
 			if (likely(!fc_setting_verify))
 				return;
-			read_from_disk(reln, forknum, blk, disk.data);
+			read_from_disk(reln, forknum, blk, disk.data, &run);
 			if (!fc_cache_verify(&tag, page, disk.data))
 			{
 				memcpy(page, disk.data, BLCKSZ);
@@ -58,7 +59,7 @@ fc_smgr_read(SMgrRelation reln, ForkNumber forknum, BlockNumber blk, FcBytes *pa
 			return;
 		}
 	}
-	read_from_disk(reln, forknum, blk, page);
+	read_from_disk(reln, forknum, blk, page, cacheable ? &run : NULL);
 	if (cacheable)
 		fc_watch_for_damage(blk, page);
 }
@@ -86,9 +87,9 @@ fc_smgr_write(SMgrRelation reln, ForkNumber forknum, BlockNumber blk,
 		mdwrite(reln, forknum, blk, page, skip_fsync);
 		return;
 	}
-	fc_failpoint(FC_FP_WRITE_BEFORE_MD);
+	fc_failpoint_of(FC_FP_WRITE_BEFORE_MD, tag.rel);
 	mdwrite(reln, forknum, blk, page, skip_fsync);	/* C2 */
-	fc_failpoint(FC_FP_WRITE_AFTER_MD);
+	fc_failpoint_of(FC_FP_WRITE_AFTER_MD, tag.rel);
 	fc_cache_invalidate(&tag);	/* C3 */
 	fc_page_written(&tag, page);
 }

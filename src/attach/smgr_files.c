@@ -12,9 +12,9 @@
 
 #include <dlfcn.h>
 
-#include "../failpoint.h"
-#include "calls.h"
 #include "access/xlogutils.h"
+#include "attach/calls.h"
+#include "failpoint.h"
 
 uint64		fc_calls[FC_CALL_COUNT];
 
@@ -105,7 +105,7 @@ fc_smgr_extend(SMgrRelation reln, ForkNumber forknum, BlockNumber blk,
 	end = end_before(reln, forknum, blk);
 	fc_cache_invalidate_range(rel, end, blk + 1);	/* C1 */
 	fc_failpoint(FC_FP_FILE_BEFORE_MD);
-	mdextend(reln, forknum, blk, page, skip_fsync);	/* C2 */
+	mdextend(reln, forknum, blk, page, skip_fsync); /* C2 */
 	fc_failpoint(FC_FP_FILE_AFTER_MD);
 	fc_cache_invalidate_range(rel, end, blk + 1);	/* C3 */
 }
@@ -125,11 +125,11 @@ fc_smgr_zeroextend(SMgrRelation reln, ForkNumber forknum, BlockNumber blk,
 		return;
 	}
 	end = end_before(reln, forknum, blk);
-	fc_cache_invalidate_range(rel, end, blk + nblocks);	/* C1 */
+	fc_cache_invalidate_range(rel, end, blk + nblocks); /* C1 */
 	fc_failpoint(FC_FP_FILE_BEFORE_MD);
 	mdzeroextend(reln, forknum, blk, nblocks, skip_fsync);	/* C2 */
 	fc_failpoint(FC_FP_FILE_AFTER_MD);
-	fc_cache_invalidate_range(rel, end, blk + nblocks);	/* C3 */
+	fc_cache_invalidate_range(rel, end, blk + nblocks); /* C3 */
 }
 #endif
 

@@ -13,39 +13,40 @@
  */
 #include "postgres.h"
 
-#include "../bufscan.h"
-#include "../compat.h"
-#include "../failpoint.h"
-#include "../settings.h"
-#include "calls.h"
+#include "attach/calls.h"
+#include "bufscan.h"
+#include "compat.h"
+#include "failpoint.h"
+#include "settings.h"
 
 #if PG_VERSION_NUM >= 170000
 
+/* `run` is that of the pages, or NULL where none was planned. */
 static void
-read_from_disk(SMgrRelation reln, ForkNumber forknum, BlockNumber blk, void **pages, BlockNumber n)
+read_from_disk(SMgrRelation reln, ForkNumber forknum, BlockNumber blk, void **pages, BlockNumber n, const FcRun *run)
 {
 	uint64		begin = fc_now_ns();
 
 	fc_failpoint(FC_FP_DISK_READ);
 	mdreadv(reln, forknum, blk, pages, n);
-	fc_cache_disk_read(begin, n);
+	fc_cache_disk_read(run, begin, n);
 }
 
 void
-fc_smgr_verify(SMgrRelation reln, BlockNumber blk, void **pages, int n)
+fc_smgr_verify(SMgrRelation reln, const FcRun *run, void **pages, int n)
 {
-	static PGAlignedBlock disk;
+	static FcPage disk;
+	FcTag		tag = run->tag;
 
-	for (int i = 0; i < n; i++)
+	for (int i = 0; i < n; i++, tag.blk++)
 	{
-		FcTag		tag = fc_tag_of(reln, blk + i);
 		void	   *target = disk.data;
 
-		read_from_disk(reln, MAIN_FORKNUM, blk + i, &target, 1);
+		read_from_disk(reln, MAIN_FORKNUM, tag.blk, &target, 1, run);
 		if (!fc_cache_verify(&tag, pages[i], disk.data))
 		{
 			memcpy(pages[i], disk.data, BLCKSZ);
-			fc_watch_for_damage(blk + i, pages[i]);
+			fc_watch_for_damage(tag.blk, pages[i]);
 		}
 	}
 }
@@ -67,7 +68,7 @@ fc_smgr_readv(SMgrRelation reln, ForkNumber forknum, BlockNumber blk,
 	fc_calls[FC_CALL_READ]++;
 	if (!fc_is_cacheable(reln, forknum) || !all_in_pool(pages, nblocks))
 	{
-		read_from_disk(reln, forknum, blk, pages, nblocks);
+		read_from_disk(reln, forknum, blk, pages, nblocks, NULL);
 		return;
 	}
 	while (nblocks > 0)
@@ -80,13 +81,13 @@ fc_smgr_readv(SMgrRelation reln, ForkNumber forknum, BlockNumber blk,
 		fc_cache_plan(&run, &tag, nblocks, fc_data_fd, reln);
 		done = fc_cache_read(&run, (char **) pages);
 		if (done > 0 && unlikely(fc_setting_verify))
-			fc_smgr_verify(reln, blk, pages, done);
+			fc_smgr_verify(reln, &run, pages, done);
 
 		/* the whole run; or, of a run on flash, the page that failed */
 		from_disk = run.from_flash ? Min(1, run.n - done) : run.n;
 		if (from_disk > 0)
 		{
-			read_from_disk(reln, forknum, blk + done, pages + done, from_disk);
+			read_from_disk(reln, forknum, blk + done, pages + done, from_disk, &run);
 			for (BlockNumber i = 0; i < from_disk; i++)
 				fc_watch_for_damage(blk + done + i, pages[done + i]);
 			done += from_disk;
@@ -139,9 +140,9 @@ fc_smgr_writev(SMgrRelation reln, ForkNumber forknum, BlockNumber blk,
 		mdwritev(reln, forknum, blk, pages, nblocks, skip_fsync);
 		return;
 	}
-	fc_failpoint(FC_FP_WRITE_BEFORE_MD);
+	fc_failpoint_of(FC_FP_WRITE_BEFORE_MD, tag.rel);
 	mdwritev(reln, forknum, blk, pages, nblocks, skip_fsync);	/* C2 */
-	fc_failpoint(FC_FP_WRITE_AFTER_MD);
+	fc_failpoint_of(FC_FP_WRITE_AFTER_MD, tag.rel);
 	for (BlockNumber i = 0; i < nblocks; i++)
 	{
 		tag.blk = blk + i;

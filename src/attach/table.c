@@ -19,7 +19,7 @@
 #define _GNU_SOURCE
 #endif
 
-#include "table.h"
+#include "attach/table.h"
 
 #include <link.h>
 #include <stdint.h>
@@ -27,9 +27,12 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+typedef ElfW(Phdr)
+Segment;
+
 typedef struct Search
 {
-	void *const *sequence;
+	void	   *const *sequence;
 	FcTable    *table;
 } Search;
 
@@ -39,7 +42,7 @@ protection_at(const struct dl_phdr_info *info, uintptr_t address, unsigned segme
 {
 	for (int i = 0; i < info->dlpi_phnum; i++)
 	{
-		const ElfW(Phdr) *ph = &info->dlpi_phdr[i];
+		const Segment *ph = &info->dlpi_phdr[i];
 		uintptr_t	begin = info->dlpi_addr + ph->p_vaddr;
 
 		if (ph->p_type == PT_GNU_RELRO && address >= begin && address < begin + ph->p_memsz)
@@ -57,7 +60,7 @@ protection_at(const struct dl_phdr_info *info, uintptr_t address, unsigned segme
  */
 __attribute__((no_sanitize("address")))
 static void
-search_segment(const struct dl_phdr_info *info, const ElfW(Phdr) *ph, Search *s)
+search_segment(const struct dl_phdr_info *info, const Segment *ph, Search *s)
 {
 	size_t		bytes = s->table->entries * sizeof(void *);
 	uintptr_t	at = info->dlpi_addr + ph->p_vaddr;
@@ -82,7 +85,7 @@ visit(struct dl_phdr_info *info, size_t size, void *arg)
 	/* the main program comes first, without a name */
 	for (int i = 0; i < info->dlpi_phnum; i++)
 	{
-		const ElfW(Phdr) *ph = &info->dlpi_phdr[i];
+		const Segment *ph = &info->dlpi_phdr[i];
 
 		if (ph->p_type == PT_LOAD && (ph->p_flags & PF_R))
 			search_segment(info, ph, arg);

@@ -1,0 +1,454 @@
+/*-------------------------------------------------------------------------
+ *
+ * cache_fill.c
+ *	  Filling the cache; runs in the writer process only.
+ *
+ * Steps F1-F6 and E1-E2 are those of src/protocol.md.  Pages are copied one by
+ * one (F1-F3), written together (F4, F5), published one by one (F6).  A fill
+ * that fails at any step leaves nothing behind but a count.  Pages that a
+ * session has read from a data file (cache_load.c) join them before F4.
+ *
+ * Copyright (c) 2026, the pg_flashcache developers
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xlog.h"
+#include "bufscan.h"
+#include "cache/cache.h"
+#include "cache/cache_internal.h"
+#include "compat.h"
+#include "directory/directory.h"
+#include "failpoint.h"
+#include "handoff.h"
+#include "pagecmp.h"
+#include "settings.h"
+#include "stats/stats.h"
+#include "storage/bufmgr.h"
+#include "storage/bufpage.h"
+#include "storage/checksum.h"
+#include "store/store.h"
+#include "utils/memutils.h"
+
+/* Pages written and published together; 512 kB of the writer's memory. */
+#define BATCH FC_STORE_MAX_RUN
+
+/* Slots swept in one go: 1 ms, and 35 to 90 ms if all of them are to be freed. */
+#define SWEEP_STEP 65536
+
+/* A sweep rests for so many times as long as it took: a tenth of one processor at most. */
+#define SWEEP_RESTS 9
+
+typedef struct Staged
+{
+	FcTag		tag;
+	uint64		hash;
+	FcGuard		guard;
+	uint32		crc;			/* of the copy */
+} Staged;
+
+static Staged staged[BATCH];
+static char *pages[BATCH];
+static int	nstaged = 0;
+
+static FcSlotNo sweep_at = FC_NO_SLOT;	/* FC_NO_SLOT: no sweep under way */
+
+void
+fc_cache_fill_start(void)
+{
+	char	   *memory = MemoryContextAlloc(TopMemoryContext, (Size) BATCH * BLCKSZ);
+
+	Assert(pages[0] == NULL);
+	for (int i = 0; i < BATCH; i++)
+		pages[i] = memory + (Size) i * BLCKSZ;
+	nstaged = 0;
+	sweep_at = 0;				/* a writer before this one may have left one
+								 * undone */
+	fc_directory_reclaim();
+}
+
+char	   *const *
+fc_cache_idle_pages(void)
+{
+	StaticAssertStmt(BATCH >= FC_IDLE_PAGES, "too few pages");
+	Assert(pages[0] != NULL && nstaged == 0);
+	return pages;
+}
+
+void
+fc_cache_purge(void)
+{
+	Assert(fc_directory_is_mine() && fc_cache_state() != FC_STATE_ACTIVE);
+	pg_atomic_write_u32(&fc_cache->distrusted, 0);
+	pg_memory_barrier();		/* whoever sets it from here on wants another
+								 * one */
+	nstaged = 0;
+	sweep_at = FC_NO_SLOT;
+	fc_handoff_clear();			/* guards of unknown age, too */
+	fc_directory_purge();
+	fc_cache_scrub_again();
+}
+
+void
+fc_cache_purge_unless(bool same)
+{
+	Assert(fc_directory_is_mine() && fc_cache_state() != FC_STATE_ACTIVE);
+	Assert(nstaged == 0);		/* no fill spans this */
+	if (!same || pg_atomic_read_u32(&fc_cache->distrusted) != 0)
+	{
+		fc_cache_purge();
+		return;
+	}
+
+	/*
+	 * entries have their checksums; that a slot was erased is but the word of
+	 * a device that was out of sight
+	 */
+	fc_directory_forget_erased();
+	fc_cache_scrub_again();
+}
+
+/* Under these settings, and once a damaged page was seen, a clean buffer may differ from the disk. */
+static bool
+may_be_damaged(void)
+{
+	return zero_damaged_pages || ignore_checksum_failure ||
+		pg_atomic_read_u32(&fc_cache->filling_stopped);
+}
+
+/* May a page be written now?  Counts the reason if not. */
+static bool
+may_fill(void)
+{
+	if (may_be_damaged())
+	{
+		fc_count(FC_SKIP_CORRUPT);
+		return false;
+	}
+	if (!fc_cache_may_write())
+	{
+		fc_count(FC_SKIP_WRITE_LIMIT);
+		return false;
+	}
+	return true;
+}
+
+static bool
+is_wanted(const FcTag *tag, uint64 hash)
+{
+	if (!fc_cache_worth_filling())
+	{
+		fc_count(FC_SKIP_NOT_USEFUL);
+		return false;
+	}
+	switch (fc_directory_offer(tag, hash, (FcAdmission) fc_setting_admission))
+	{
+		case FC_OFFER_EXISTS:
+			fc_count(FC_SKIP_EXISTS);
+			return false;
+		case FC_OFFER_NOT_USEFUL:
+			fc_count(FC_SKIP_NOT_USEFUL);
+			return false;
+		case FC_OFFER_WANTED:
+			break;
+	}
+	return may_fill();
+}
+
+/* F3: is the copied page one to keep? */
+static bool
+is_sound(const char *page)
+{
+	/*
+	 * Asked again: since may_fill() the frame may have got the page anew from
+	 * disk, damaged.  That process sets the flag before it makes the buffer
+	 * valid, and F2 has seen it valid.
+	 */
+	if (pg_atomic_read_u32(&fc_cache->filling_stopped))
+	{
+		fc_count(FC_SKIP_CORRUPT);
+		return false;
+	}
+	if (PageIsNew((Page) page))
+	{
+		fc_count(FC_SKIP_NOT_USEFUL);
+		return false;
+	}
+	if (!fc_page_sane(page))
+	{
+		fc_count(FC_SKIP_CORRUPT);
+		return false;
+	}
+	return true;
+}
+
+/* F3 of a page in the pool: what is on disk, but for hints? */
+static bool
+is_fit(char *page, BlockNumber blk)
+{
+	if (!is_sound(page))
+		return false;
+	if (fc_page_ahead_of_disk(page))
+	{
+		fc_count(FC_SKIP_NOT_CURRENT);
+		return false;
+	}
+	/* the frame's own checksum dates from its last write or earlier */
+	FC_SET_PAGE_CHECKSUM((Page) page, blk);
+	return true;
+}
+
+/* F3 of a page that was written: it is what is on disk, and has the checksum made for that. */
+static bool
+is_as_written(const char *page, BlockNumber blk)
+{
+	if (!is_sound(page))
+		return false;
+	if (DataChecksumsEnabled() &&
+		pg_checksum_page((char *) page, blk) != ((const PageHeaderData *) page)->pd_checksum)
+	{
+		fc_count(FC_SKIP_CORRUPT);
+		return false;
+	}
+	return true;
+}
+
+/* The page in pages[nstaged] belongs to the batch. */
+static void
+add_to_batch(const FcTag *tag, uint64 hash, const FcGuard *guard)
+{
+	Assert(nstaged >= 0 && nstaged < BATCH);
+	staged[nstaged].tag = *tag;
+	staged[nstaged].hash = hash;
+	staged[nstaged].guard = *guard;
+	staged[nstaged].crc = fc_page_checksum(tag, pages[nstaged]);
+	nstaged++;
+}
+
+static void
+stage(const FcTag *tag, uint64 hash, const FcGuard *guard)
+{
+	add_to_batch(tag, hash, guard);
+	if (nstaged == BATCH)
+		fc_cache_fill_flush();
+}
+
+void
+fc_cache_stage(const FcTag *tag, uint64 hash, const FcGuard *guard, const char *page)
+{
+	Assert(fc_directory_is_mine() && nstaged < BATCH);
+	memcpy(pages[nstaged], page, BLCKSZ);
+	add_to_batch(tag, hash, guard);
+}
+
+/* For pause points: whose pages these are. */
+static uint32
+rel_staged(int i)
+{
+	Assert(i >= 0 && i < BATCH);
+	return staged[i].tag.rel;
+}
+
+FcFill
+fc_cache_fill_from_pool(uint32 frame, const FcTag *tag)
+{
+	uint64		hash = fc_directory_hash(tag);
+	char	   *page = pages[nstaged];
+	FcGuard		guard;
+
+	Assert(fc_directory_is_mine() && nstaged < BATCH);
+	if (!is_wanted(tag, hash))
+		return FC_FILL_DONE;
+	guard = fc_directory_guard(hash);	/* F1 */
+	fc_failpoint_of(FC_FP_FILL_BEGIN, tag->rel);
+	switch (fc_bufscan_copy_if_clean(frame, tag, page)) /* F2 */
+	{
+		case FC_COPY_PINNED:
+			fc_count(FC_SKIP_PINNED);
+			return FC_FILL_LATER;
+		case FC_COPY_NOT_CURRENT:
+			fc_count(FC_SKIP_NOT_CURRENT);
+			return FC_FILL_DONE;
+		case FC_COPY_DONE:
+			break;
+	}
+	fc_failpoint_of(FC_FP_FILL_COPIED, tag->rel);
+	if (is_fit(page, tag->blk)) /* F3 */
+		stage(tag, hash, &guard);
+	return FC_FILL_DONE;
+}
+
+FcCopyHot
+fc_cache_fill_hot(uint32 frame, const FcTag *tag)
+{
+	uint64		hash = fc_directory_hash(tag);
+	char	   *page = pages[nstaged];
+	FcSlotRef	ref;
+	FcGuard		guard;
+
+	Assert(fc_directory_is_mine() && nstaged < BATCH);
+	if (may_be_damaged() || !fc_cache_worth_filling() || fc_directory_lookup(tag, hash, &ref))
+		return FC_HOT_LEFT;
+	if (!fc_cache_may_write())
+		return FC_HOT_NO_BUDGET;
+	guard = fc_directory_guard(hash);	/* F1 */
+	fc_failpoint_of(FC_FP_FILL_BEGIN, tag->rel);
+	if (fc_bufscan_copy_if_clean(frame, tag, page) != FC_COPY_DONE) /* F2 */
+		return FC_HOT_LEFT;
+	fc_failpoint_of(FC_FP_FILL_COPIED, tag->rel);
+	if (!is_fit(page, tag->blk))	/* F3 */
+		return FC_HOT_LEFT;
+	stage(tag, hash, &guard);
+	return FC_HOT_TAKEN;
+}
+
+bool
+fc_cache_fill_from_handoff(void)
+{
+	char	   *page = pages[nstaged];
+	FcTag		tag;
+	FcGuard		guard;
+	uint64		hash;
+
+	Assert(fc_directory_is_mine() && nstaged < BATCH);
+	if (!fc_handoff_pop(&tag, &guard, page))	/* E2 */
+		return false;
+	hash = fc_directory_hash(&tag);
+	if (is_wanted(&tag, hash) && is_as_written(page, tag.blk))	/* F3 */
+		stage(&tag, hash, &guard);
+	return true;
+}
+
+/* F6 for one page whose slot has been written. */
+static void
+publish(const Staged *s, FcSlotNo slot, FcLoadCounts *counts)
+{
+	switch (fc_directory_publish(slot, &s->tag, s->hash, &s->guard, s->crc))
+	{
+		case FC_PUBLISH_DONE:
+			fc_count(FC_INSERTS);
+			counts->loaded++;
+			break;
+		case FC_PUBLISH_MODIFIED:
+			fc_count(FC_SKIP_MODIFICATION);
+			counts->modified++;
+			break;
+		case FC_PUBLISH_EXISTS:
+			fc_count(FC_SKIP_EXISTS);
+			counts->exists++;
+			break;
+	}
+}
+
+/*
+ * Leaves out what was modified or dropped since it was copied.  F6 would not
+ * publish it; but neither shall it come to the device, since it may have been
+ * erased there meanwhile (Z2).
+ */
+static void
+leave_out_stale(void)
+{
+	int			n = 0;
+
+	for (int i = 0; i < nstaged; i++)
+	{
+		char	   *page = pages[i];
+
+		if (!fc_directory_guard_holds(&staged[i].tag, staged[i].hash, &staged[i].guard))
+		{
+			fc_count(FC_SKIP_MODIFICATION);
+			continue;
+		}
+		pages[i] = pages[n];
+		pages[n] = page;
+		staged[n++] = staged[i];
+	}
+	nstaged = n;
+}
+
+void
+fc_cache_write_staged(const FcSlotNo *slots, int nslots, FcLoadCounts *counts)
+{
+	int			run;
+
+	Assert(nslots >= 0 && nslots <= nstaged && nstaged <= BATCH);
+	fc_failpoint_about(FC_FP_FILL_RESERVED, rel_staged, nstaged);
+
+	/* neighbouring slots are written by one call */
+	for (int first = 0; first < nslots; first += run)
+	{
+		FcIo		io = FC_IO_FAILED;
+
+		for (run = 1; first + run < nslots && slots[first + run] == slots[first] + run; run++)
+			;
+		Assert(run <= FC_STORE_MAX_RUN && !fc_directory_locked());
+		/* a device that was given up meanwhile is not tried again */
+		if (fc_cache_state() == FC_STATE_ACTIVE)
+			io = fc_store_write(slots[first], &pages[first], run, fc_setting_io_timeout);	/* F5 */
+		fc_failpoint_about(FC_FP_FILL_WRITTEN, rel_staged, nstaged);
+		for (int i = first; i < first + run; i++)
+		{
+			if (io == FC_IO_OK)
+				publish(&staged[i], slots[i], counts);
+			else
+			{
+				fc_directory_release(slots[i]);
+				counts->failed++;
+			}
+		}
+		if (io == FC_IO_BROKEN)
+			fc_cache_device_broken();
+	}
+	nstaged = 0;
+}
+
+void
+fc_cache_fill_flush(void)
+{
+	FcSlotNo	slots[BATCH];
+	FcLoadCounts unused = {0};
+	int			nslots;
+
+	leave_out_stale();
+	if (nstaged == 0)
+		return;
+
+	fc_failpoint_about(FC_FP_FILL_STAGED, rel_staged, nstaged);
+	nslots = fc_directory_reserve(nstaged, slots);	/* F4 */
+	fc_count_n(FC_SKIP_OVERLOADED, nstaged - nslots);
+	fc_cache_write_staged(slots, nslots, &unused);
+}
+
+bool
+fc_cache_sweep(void)
+{
+	static uint32 epoch;
+	static uint64 took;
+	static uint64 rests_until = 0;
+	uint64		begin;
+	bool		more;
+
+	Assert(fc_directory_is_mine());
+	if (sweep_at == FC_NO_SLOT && !fc_directory_sweep_wanted())
+		return false;
+	begin = fc_now_ns();
+	if (sweep_at == FC_NO_SLOT)
+	{
+		if (begin < rests_until && !fc_directory_sweep_urgent())
+			return false;
+		sweep_at = 0;
+	}
+	if (sweep_at == 0)
+	{
+		epoch = fc_directory_sweep_begin();
+		took = 0;
+	}
+	more = fc_directory_sweep(&sweep_at, SWEEP_STEP, epoch);
+	took += fc_now_ns() - begin;
+	if (more)
+		return true;
+	sweep_at = FC_NO_SLOT;
+	rests_until = fc_now_ns() + took * SWEEP_RESTS;
+	return false;
+}

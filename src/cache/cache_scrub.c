@@ -1,0 +1,181 @@
+/*-------------------------------------------------------------------------
+ *
+ * cache_scrub.c
+ *	  Erasing what flash holds of pages that are no longer cached; runs in the
+ *	  writer process only.
+ *
+ * Steps Z1-Z3 are those of src/protocol.md.  Slots are taken (Z1), overwritten
+ * with zeros (Z2) and given back (Z3) batch by batch, between the rounds of
+ * the writer.  No reader and no fill waits for it.
+ *
+ * Copyright (c) 2026, the pg_flashcache developers
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "cache/cache.h"
+#include "cache/cache_internal.h"
+#include "compat.h"
+#include "directory/directory.h"
+#include "failpoint.h"
+#include "settings.h"
+#include "stats/stats.h"
+#include "store/store.h"
+
+/* Slots overwritten together. */
+#define BATCH FC_STORE_MAX_RUN
+
+/* Slots looked at in one go. */
+#define LOOK 16384
+
+static FcSlotNo at;
+static bool all_slots;
+static FcScrubResult so_far;
+
+void
+fc_cache_scrub_begin(bool everything)
+{
+	Assert(fc_directory_is_mine());
+	all_slots = everything;
+	fc_cache_scrub_again();
+}
+
+void
+fc_cache_scrub_again(void)
+{
+	at = 0;
+	memset(&so_far, 0, sizeof(so_far));
+}
+
+/* Z1: the next slots to be erased; `limited` if there are more, but not now. */
+static int
+take_slots(FcSlotNo *slots, bool *limited)
+{
+	int			n = 0;
+	uint32		looked = 0;
+
+	*limited = false;
+	for (; at < fc_directory_slots() && n < BATCH && looked < LOOK; at++, looked++)
+	{
+		if (!fc_directory_take_to_erase(at, all_slots))
+			continue;
+		if (!fc_cache_may_write())
+		{
+			fc_directory_give_back(at, false);
+			*limited = true;
+			break;
+		}
+		slots[n++] = at;
+	}
+	Assert(n <= BATCH && at <= fc_directory_slots());
+	return n;
+}
+
+/* Z2 and Z3 for neighbouring slots; of a broken device Z3 alone. */
+static void
+erase(const FcSlotNo *slots, int n, bool *broken)
+{
+	static char zeros[BLCKSZ];
+	char	   *pages[BATCH];
+	FcIo		io = FC_IO_BROKEN;
+
+	Assert(n > 0 && n <= BATCH && n <= FC_STORE_MAX_RUN);
+	Assert(!fc_directory_locked());
+	for (int i = 0; i < n; i++)
+		pages[i] = zeros;
+	if (!*broken)
+		io = fc_store_write(slots[0], pages, n, fc_setting_io_timeout); /* Z2 */
+	*broken = io == FC_IO_BROKEN;
+	fc_failpoint(FC_FP_SCRUB_WRITTEN);
+	if (io == FC_IO_FAILED && n > 1)
+	{
+		/* one bad slot shall not save its neighbours */
+		for (int i = 0; i < n; i++)
+			erase(&slots[i], 1, broken);
+		return;
+	}
+	for (int i = 0; i < n; i++)
+		fc_directory_give_back(slots[i], io == FC_IO_OK);	/* Z3 */
+	if (io == FC_IO_OK)
+	{
+		fc_count_n(FC_SLOTS_ERASED, n);
+		so_far.erased += n;
+	}
+	else
+		so_far.failed += n;
+}
+
+/* All slots are dealt with: what was written must outlast a loss of power. */
+static bool
+make_durable(void)
+{
+	FcIo		io = fc_store_sync(fc_setting_io_timeout);
+
+	Assert(at == fc_directory_slots());
+	if (io == FC_IO_OK)
+		return true;
+	fc_directory_forget_erased();
+	if (io == FC_IO_BROKEN)
+		fc_cache_device_broken();
+	return false;
+}
+
+/*
+ * Before each batch.  Disabled, the writer has let go of the device: another
+ * server, a file system or a file of somebody else may be there now.
+ */
+static bool
+is_ours(FcState state)
+{
+	if (fc_store_adopt(FC_THE_DEVICE, fc_setting_io_timeout, &so_far.why))
+		return true;
+	if (state == FC_STATE_ACTIVE)
+		fc_cache_set_state(FC_STATE_OFF, &so_far.why);	/* O1 */
+	return false;
+}
+
+FcScrubStep
+fc_cache_scrub_step(FcScrubResult *result)
+{
+	FcState		state = fc_cache_state();
+	FcSlotNo	slots[BATCH];
+	bool		limited;
+	bool		broken = false;
+	int			run;
+	int			n;
+
+	Assert(fc_directory_is_mine() && !fc_directory_locked());
+	if ((state != FC_STATE_ACTIVE && state != FC_STATE_DISABLED) || !is_ours(state))
+	{
+		*result = so_far;
+		return FC_SCRUB_GAVE_UP;
+	}
+	n = take_slots(slots, &limited);
+	if (n > 0)
+		fc_failpoint(FC_FP_SCRUB_TAKEN);
+	for (int first = 0; first < n; first += run)
+	{
+		for (run = 1; first + run < n && slots[first + run] == slots[first] + run; run++)
+			;
+		erase(&slots[first], run, &broken);
+	}
+	*result = so_far;
+	if (broken)
+	{
+		fc_cache_device_broken();
+		return FC_SCRUB_GAVE_UP;
+	}
+	if (limited)
+		return FC_SCRUB_LATER;
+	if (at < fc_directory_slots())
+		return FC_SCRUB_MORE;
+	return make_durable() ? FC_SCRUB_DONE : FC_SCRUB_GAVE_UP;
+}
+
+void
+fc_cache_scrub_end(void)
+{
+	if (fc_cache_state() == FC_STATE_DISABLED)
+		fc_store_release(FC_THE_DEVICE);
+}

@@ -1,0 +1,232 @@
+/*-------------------------------------------------------------------------
+ *
+ * cache_trial.c
+ *	  Trying the device: does it keep what is written, and how fast does it
+ *	  answer?  Runs in the writer process only, between two fills.
+ *
+ * A cache that is opened is tried on free slots, before a page is filled; if
+ * all are taken by the pages that it has kept, a few of these make room.  One
+ * that is paused, and one whose streams stay with the disk, is tried on slots
+ * in use, which are only read.
+ *
+ * Copyright (c) 2026, the pg_flashcache developers
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "cache/cache.h"
+#include "cache/cache_internal.h"
+#include "common/pg_prng.h"
+#include "compat.h"
+#include "directory/directory.h"
+#include "settings.h"
+#include "stats/stats.h"
+#include "store/store.h"
+
+/* Slots read to learn how fast the device is, each alone and all together. */
+#define MEASURED (FC_IDLE_PAGES - 1)
+
+/* The device is measured for no longer than this, and once at least. */
+#define MEASURE_NS UINT64CONST(500000000)
+
+/* Once so many pages on flash were left to streams, flash is measured anew; 32 MB. */
+#define LEFT_TO_STREAMS 4096
+
+/* Slots looked at to find some in use. */
+#define LOOKED_AT 4096
+
+static int
+compare_times(const void *a, const void *b)
+{
+	uint64		x = *(const uint64 *) a;
+	uint64		y = *(const uint64 *) b;
+
+	return x < y ? -1 : x > y;
+}
+
+/* A page that no other slot gets. */
+static void
+make_trial(char *page, FcSlotNo slot)
+{
+	for (int i = 0; i < BLCKSZ; i += sizeof(slot))
+	{
+		FcSlotNo	word = slot ^ (FcSlotNo) i;
+
+		memcpy(page + i, &word, sizeof(word));
+	}
+}
+
+/*
+ * Median time of reading n slots, one alone (each time another) or all at
+ * once; 0 if they can't be read.  If they hold trials: or if these are wrong.
+ */
+static uint64
+measure(const FcSlotNo *slots, int nslots, int n, bool trials, FcIo *io)
+{
+	char	   *const *pages = fc_cache_idle_pages();
+	uint64		ns[MEASURED];
+	uint64		sum = 0;
+	int			samples = 0;
+
+	Assert(nslots > 0 && nslots <= MEASURED);
+	Assert(n == 1 || n == nslots);
+	Assert(fc_directory_is_mine() && !fc_directory_locked());
+	while (samples < MEASURED && sum < MEASURE_NS)
+	{
+		const FcSlotNo *wanted = n == 1 ? &slots[samples % nslots] : slots;
+
+		if (fc_store_try_read(wanted, &pages[1], n, fc_setting_io_timeout, &ns[samples], io) != n)
+			return 0;
+		ns[samples] = Max(ns[samples], 1);
+		sum += ns[samples++];
+		for (int i = 0; trials && i < n; i++)
+		{
+			make_trial(pages[0], wanted[i]);
+			if (memcmp(pages[0], pages[1 + i], BLCKSZ) != 0)
+				return 0;
+		}
+	}
+	qsort(ns, samples, sizeof(ns[0]), compare_times);
+	return ns[samples / 2];
+}
+
+/* Writes trials, at least one; returns how many. */
+static int
+write_trials(const FcSlotNo *slots, int nslots, FcIo *io)
+{
+	char	   *const *pages = fc_cache_idle_pages();
+	uint64		begin = fc_now_ns();
+	int			written = 0;
+
+	Assert(nslots >= 0 && nslots <= MEASURED && !fc_directory_locked());
+	*io = FC_IO_OK;
+	while (written < nslots && (written == 0 || fc_now_ns() - begin < MEASURE_NS))
+	{
+		make_trial(pages[0], slots[written]);
+		*io = fc_store_write(slots[written], &pages[0], 1, fc_setting_io_timeout);
+		if (*io != FC_IO_OK)
+			return 0;
+		written++;
+	}
+	return written;
+}
+
+/* Measures on neighbouring slots; the times are those that all begin with. */
+static bool
+measure_all(const FcSlotNo *slots, int nslots, bool trials, FcIo *io)
+{
+	uint64		one = measure(slots, nslots, 1, trials, io);
+	uint64		all = one > 0 ? measure(slots, nslots, nslots, trials, io) : 0;
+
+	if (all == 0)
+		return false;
+	fc_times_measured(FC_TIME_FLASH, one);
+	fc_times_measured(FC_TIME_FLASH_RUN, Max(all / nslots, 1));
+	return true;
+}
+
+bool
+fc_cache_try_flash(FcReason *error)
+{
+	FcSlotNo	slots[MEASURED];
+	int			nslots = fc_directory_reserve_free(MEASURED, slots);
+	FcIo		io = FC_IO_OK;
+	int			written;
+	bool		good;
+
+	Assert(fc_cache_state() != FC_STATE_ACTIVE && nslots <= MEASURED);
+	if (nslots == 0)
+		nslots = fc_directory_reserve(MEASURED, slots);
+	/* a slot never written is answered without asking the device */
+	written = write_trials(slots, nslots, &io);
+	good = written > 0 && measure_all(slots, written, true, &io);
+	for (int i = 0; i < nslots; i++)
+		fc_directory_release(slots[i]);
+	if (good)
+	{
+		fc_times_measured(FC_TIME_FLASH_REQUEST, (uint64) fc_times().flash);
+		pg_atomic_write_u32(&fc_cache->wrong_in_a_row, 0);
+		return true;
+	}
+	if (io == FC_IO_BROKEN)
+		*error = *fc_store_trouble();
+	else
+	{
+		const char *what = written == 0 ? "a page could not be written to the flash device" :
+			"a page written to the flash device could not be read back";
+
+		errno = io == FC_IO_FAILED ? fc_store_last_errno() : 0;
+		if (errno != 0)
+			fc_fail(error, fc_store_hint(errno), "%s: %m", what);
+		else
+			fc_fail(error, "Check the device.", "%s", what);
+	}
+	return false;
+}
+
+FcIo
+fc_cache_still_slow(bool *slow)
+{
+	uint32		all = fc_directory_slots();
+	FcSlotNo	slots[MEASURED];
+	int			nslots = 0;
+	FcIo		io = FC_IO_OK;
+
+	Assert(fc_cache_state() != FC_STATE_ACTIVE);
+	/* slots in use, from all over the device */
+	for (int i = 0; i < MEASURED; i++)
+	{
+		FcSlotNo	slot = (FcSlotNo) ((uint64) all * i / MEASURED);
+		FcSlotNo	end = (FcSlotNo) ((uint64) all * (i + 1) / MEASURED);
+		FcPageInfo	page;
+
+		while (slot < end && !fc_directory_page(slot, &page))
+			slot++;
+		if (slot < end)
+			slots[nslots++] = slot;
+	}
+	if (nslots == 0)
+		slots[nslots++] = 0;	/* invalidated meanwhile: it was written once */
+	*slow = !fc_times_fast_again(measure(slots, nslots, 1, false, &io));
+	return io;
+}
+
+/* Neighbouring slots in use, from a random place on; false if there are none so soon. */
+static bool
+some_slots_in_use(FcSlotNo *slots)
+{
+	uint32		all = fc_directory_slots();
+	FcSlotNo	slot = (FcSlotNo) pg_prng_uint64_range(&pg_global_prng_state, 0, all - 1);
+	int			n = 0;
+
+	for (int i = 0; i < LOOKED_AT && n < MEASURED; i++, slot++)
+	{
+		FcPageInfo	info;
+
+		if (slot == all)
+			slot = n = 0;
+		if (fc_directory_page(slot, &info))
+			slots[n++] = slot;
+		else
+			n = 0;
+	}
+	return n == MEASURED;
+}
+
+void
+fc_cache_review_streams(void)
+{
+	static uint64 last_left = 0;
+	uint64		left = fc_stats_total(FC_STREAM_READS);
+	FcSlotNo	slots[MEASURED];
+	FcIo		io = FC_IO_OK;
+
+	if (left - last_left < LEFT_TO_STREAMS)
+		return;
+	last_left = left;
+	if (some_slots_in_use(slots))
+		(void) measure_all(slots, MEASURED, false, &io);
+	if (io == FC_IO_BROKEN)
+		fc_cache_device_broken();
+}

@@ -1,0 +1,281 @@
+/*-------------------------------------------------------------------------
+ *
+ * directory_fill.c
+ *	  Slots on their way into the directory: guards, admission, reservation by
+ *	  the clock, publication.  All but the guard in the writer process only.
+ *
+ * Nobody but the writer changes a slot that is free, reserved or retired; only
+ * what is linked is protected by a partition's lock.
+ *
+ * Copyright (c) 2026, the pg_flashcache developers
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "directory/directory_internal.h"
+
+/* Slots looked at to find free ones beside each other. */
+#define LOOK_FOR_FREE 65536
+
+FcGuard
+fc_directory_guard(uint64 hash)
+{
+	FcGuard		guard;
+
+	fc_generations_read(hash, &guard);
+	guard.epoch = fc_epoch_now();
+	pg_memory_barrier();
+	return guard;
+}
+
+bool
+fc_directory_guard_holds(const FcTag *tag, uint64 hash, const FcGuard *guard)
+{
+	Assert(fc_directory_is_mine() && fc_is_hash_of(hash, tag));
+	return !fc_generations_moved(hash, guard) && !fc_epoch_forgotten(guard->epoch) &&
+		!fc_epoch_ended(fc_tag_rel(tag), guard->epoch);
+}
+
+bool
+fc_directory_guard_broken(const FcTag *tag, uint64 hash, const FcGuard *guard)
+{
+	Assert(fc_is_hash_of(hash, tag));
+	return fc_generations_moved(hash, guard) || fc_epoch_ended(fc_tag_rel(tag), guard->epoch);
+}
+
+FcOffer
+fc_directory_offer(const FcTag *tag, uint64 hash, FcAdmission mode)
+{
+	LWLock	   *lock;
+	FcLink	   *link;
+	FcOffer		offer;
+
+	Assert(fc_directory_is_mine());
+	fc_dir->ghosts_used = true;
+
+	/* exclusive because the ghost set changes; held for a short walk */
+	lock = fc_lock_partition(hash, LW_EXCLUSIVE);
+	link = fc_find_link(tag, hash);
+	if (link != NULL && fc_entry_current(fc_linked(*link)))
+	{
+		fc_ghosts_remember(hash);
+		offer = FC_OFFER_EXISTS;
+	}
+	else if (fc_ghosts_admit(hash, mode))
+		offer = FC_OFFER_WANTED;
+	else
+		offer = FC_OFFER_NOT_USEFUL;
+	LWLockRelease(lock);
+	return offer;
+}
+
+void
+fc_take_slot(FcEntry *e, FcSlotState state)
+{
+	uint32		word = pg_atomic_read_u32(&e->word);
+
+	Assert(fc_directory_is_mine() && state != FC_SLOT_USED && fc_word_state(word) != FC_SLOT_USED);
+	if (fc_slot_of(e) >= fc_reached())
+		pg_atomic_write_u32(&fc_dir->reached, fc_slot_of(e) + 1);
+	fc_keep_taken(fc_slot_of(e));
+	e->next = FC_NO_LINK;
+	pg_atomic_write_u32(&e->word, fc_make_word(fc_word_version(word) + 1, state, 0));
+	pg_memory_barrier();
+}
+
+void
+fc_free_used(FcSlotNo slot, FcCounter why)
+{
+	FcEntry    *e = &fc_dir_entries[slot];
+	FcTag		tag = e->tag;	/* stable: only this process publishes */
+	uint64		hash = fc_directory_hash(&tag);
+	LWLock	   *lock = fc_lock_partition(hash, LW_EXCLUSIVE);
+
+	Assert(fc_directory_is_mine());
+	if (fc_word_state(pg_atomic_read_u32(&e->word)) == FC_SLOT_USED)
+	{
+		FcLink	   *link = fc_find_link(&tag, hash);
+
+		Assert(link != NULL && *link == slot + 1);
+		fc_unlink_entry(link, FC_SLOT_FREE);
+		fc_count(why);
+	}
+	LWLockRelease(lock);
+}
+
+/* Takes the slot under the hand, if it may be taken. */
+static bool
+reserve_slot(FcSlotNo slot, bool by_force)
+{
+	FcEntry    *e = &fc_dir_entries[slot];
+	uint32		word = pg_atomic_read_u32(&e->word);
+
+	if (fc_word_state(word) == FC_SLOT_USED)
+	{
+		bool		was_current = fc_entry_current(e);
+
+		if ((word & FC_COUNT_MASK) > 0 && was_current && !by_force)
+		{
+			pg_atomic_compare_exchange_u32(&e->word, &word, word - 1);
+			return false;
+		}
+		fc_free_used(slot, was_current ? FC_EVICT_AGED_OUT : FC_EVICT_INVALIDATED);
+		word = pg_atomic_read_u32(&e->word);
+	}
+	if (fc_word_state(word) != FC_SLOT_FREE)
+		return false;			/* reserved, or retired */
+	fc_take_slot(e, FC_SLOT_RESERVED);
+	return true;
+}
+
+uint32
+fc_directory_reserve(uint32 wanted, FcSlotNo *slots)
+{
+	uint32		n = 0;
+	uint32		patience = fc_policy_hand_limit(fc_dir->slots, wanted);
+
+	Assert(fc_directory_is_mine() && wanted > 0);
+	Assert(fc_dir->hand < fc_dir->slots);
+
+	/* twice the limit: behind a stretch of retired slots it gives up */
+	for (uint32 looked = 0; n < wanted && looked < 2 * patience; looked++)
+	{
+		FcSlotNo	slot = fc_dir->hand;
+
+		fc_dir->hand = slot + 1 < fc_dir->slots ? slot + 1 : 0;
+		if (reserve_slot(slot, looked >= patience))
+			slots[n++] = slot;
+	}
+	return n;
+}
+
+FcLap
+fc_directory_lap(bool replace)
+{
+	FcLap		lap = {fc_directory_slots(), replace};
+
+	return lap;
+}
+
+/* May the page there go for one of that relation?  Not for a page of its own. */
+static bool
+may_replace(const FcEntry *e, const FcTag *tag)
+{
+	return e->tag.rel != tag->rel || e->tag.db != tag->db || e->tag.spc != tag->spc;
+}
+
+FcSlotNo
+fc_directory_reserve_in_lap(FcLap *lap, const FcTag *tag, uint32 *look)
+{
+	Assert(fc_directory_is_mine());
+	/* full: no need to look at each */
+	if (!lap->replace && fc_directory_used() >= fc_dir->slots)
+		lap->left = 0;
+	for (; lap->left > 0 && *look > 0; (*look)--)
+	{
+		FcSlotNo	slot = fc_dir->hand;
+		const FcEntry *e = &fc_dir_entries[slot];
+		uint32		word = pg_atomic_read_u32(unconstify(pg_atomic_uint32 *, &e->word));
+
+		/* the hand moves on, so that the page has a lap to prove its worth */
+		fc_dir->hand = slot + 1 < fc_dir->slots ? slot + 1 : 0;
+		lap->left--;
+		if (fc_word_state(word) == FC_SLOT_USED &&
+			(!lap->replace || (word & FC_COUNT_MASK) > 0 || !may_replace(e, tag)))
+			continue;
+		if (reserve_slot(slot, false))
+		{
+			(*look)--;
+			return slot;
+		}
+	}
+	return FC_NO_SLOT;
+}
+
+uint32
+fc_directory_reserve_free(uint32 wanted, FcSlotNo *slots)
+{
+	FcSlotNo	slot = fc_dir->hand;
+	uint32		n = 0;
+
+	Assert(fc_directory_is_mine() && wanted > 0);
+	for (uint32 looked = 0; n < wanted && looked < Min(fc_dir->slots, LOOK_FOR_FREE); looked++, slot++)
+	{
+		if (slot == fc_dir->slots)
+			slot = n = 0;
+		if (fc_word_state(pg_atomic_read_u32(&fc_dir_entries[slot].word)) == FC_SLOT_FREE)
+			slots[n++] = slot;
+		else
+			n = 0;
+	}
+	if (n < wanted)
+		return 0;
+	for (uint32 i = 0; i < n; i++)
+		fc_take_slot(&fc_dir_entries[slots[i]], FC_SLOT_RESERVED);
+	return n;
+}
+
+void
+fc_link_entry(FcEntry *e, const FcTag *tag, uint64 hash, uint32 crc, uint32 epoch)
+{
+	FcLink	   *head = fc_chain(hash);
+
+	Assert(fc_directory_is_mine() && LWLockHeldByMeInMode(fc_lock_of(hash), LW_EXCLUSIVE));
+	e->tag = *tag;
+	e->crc = crc;
+	pg_atomic_write_u32(&e->epoch, epoch);
+	e->next = *head;
+	*head = fc_slot_of(e) + 1;
+
+	/*
+	 * fc_directory_page() looks without the lock: the entry before its state
+	 */
+	pg_write_barrier();
+	fc_set_state(e, FC_SLOT_USED);
+	fc_keep_used(fc_slot_of(e), true);
+	pg_atomic_fetch_add_u32(&fc_dir->used, 1);
+}
+
+FcPublish
+fc_directory_publish(FcSlotNo slot, const FcTag *tag, uint64 hash,
+					 const FcGuard *guard, uint32 crc)
+{
+	FcEntry    *e = &fc_dir_entries[slot];
+	LWLock	   *lock = fc_lock_partition(hash, LW_EXCLUSIVE);
+	FcPublish	result = FC_PUBLISH_DONE;
+	FcLink	   *link;
+	uint32		epoch;
+
+	Assert(fc_directory_is_mine() && slot < fc_reached());
+	Assert(fc_word_state(pg_atomic_read_u32(&e->word)) == FC_SLOT_RESERVED && e->next == FC_NO_LINK);
+	/* first the epoch, then the look: one that begins after it ends the entry */
+	epoch = fc_epoch_now();
+	pg_read_barrier();
+	if (!fc_directory_guard_holds(tag, hash, guard))
+		result = FC_PUBLISH_MODIFIED;
+	else if ((link = fc_find_link(tag, hash)) != NULL)
+	{
+		if (fc_entry_current(fc_linked(*link)))
+			result = FC_PUBLISH_EXISTS;
+		else
+		{
+			fc_unlink_entry(link, FC_SLOT_FREE);	/* dead, not yet swept */
+			fc_count(FC_EVICT_INVALIDATED);
+		}
+	}
+	if (result == FC_PUBLISH_DONE)
+		fc_link_entry(e, tag, hash, crc, epoch);
+	else
+		fc_set_state(e, FC_SLOT_FREE);
+	LWLockRelease(lock);
+	return result;
+}
+
+void
+fc_directory_release(FcSlotNo slot)
+{
+	Assert(fc_directory_is_mine() && slot < fc_reached());
+	Assert(fc_word_state(pg_atomic_read_u32(&fc_dir_entries[slot].word)) == FC_SLOT_RESERVED);
+	fc_set_state(&fc_dir_entries[slot], FC_SLOT_FREE);
+}

@@ -1,0 +1,254 @@
+/*-------------------------------------------------------------------------
+ *
+ * directory_internal.h
+ *	  What the files of this module share, and nobody else.
+ *
+ * Hashing: different bits of a tag's hash choose the partition (0-5), the
+ * generations (0-15, 16-31, 32-47, 48-63), the fingerprint of the ghost
+ * (16-31), and the chain and the ghost set within the partition (32-63).
+ *
+ * Copyright (c) 2026, the pg_flashcache developers
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef FC_DIRECTORY_INTERNAL_H
+#define FC_DIRECTORY_INTERNAL_H
+
+#include "directory/directory.h"
+#include "directory/directory_epochs.h"
+#include "policy.h"
+#include "port/atomics.h"
+#include "stats/stats.h"
+#include "storage/lwlock.h"
+
+#define FC_PARTITIONS 64
+
+/* word: | version: 28 | state: 2 | reference count: 2 | */
+#define FC_COUNT_MASK 0x3u
+#define FC_STATE_SHIFT 2
+#define FC_STATE_MASK 0xCu
+#define FC_VERSION_SHIFT 4
+
+typedef enum FcSlotState
+{
+	FC_SLOT_FREE,
+	FC_SLOT_RESERVED,			/* being written by the writer */
+	FC_SLOT_USED,				/* linked */
+	FC_SLOT_RETIRED,			/* gave wrong content once */
+} FcSlotState;
+
+StaticAssertDecl(FC_COUNT_MASK >= FC_REFCOUNT_MAX, "reference count does not fit");
+
+/* 0, or a slot's number plus 1. */
+typedef uint32 FcLink;
+
+#define FC_NO_LINK 0
+
+typedef struct FcEntry
+{
+	FcTag		tag;
+	uint32		crc;			/* of content and tag */
+	pg_atomic_uint32 epoch;		/* it was current then; later ones may have
+								 * ended it */
+	FcLink		next;			/* in the chain, or FC_ERASED */
+	pg_atomic_uint32 word;
+} FcEntry;
+
+StaticAssertDecl(sizeof(FcEntry) == 32, "directory entry has grown");
+
+/* `next` of a slot that is in no chain and holds zeros.  Writer only. */
+#define FC_ERASED ((FcLink) PG_UINT32_MAX)
+
+typedef struct FcDirectory
+{
+	uint32		slots;			/* these never change */
+	uint32		heads_per_partition;
+	char		pad1[PG_CACHE_LINE_SIZE];
+	pg_atomic_uint32 used;		/* for admission and views: no order needed */
+	char		pad2[PG_CACHE_LINE_SIZE];
+	FcSlotNo	hand;			/* these change nobody but the writer */
+	bool		ghosts_used;
+	bool		restored;		/* entries were, in this run; all read it */
+	pg_atomic_uint32 reached;	/* slots from here on were never in use; views
+								 * read it */
+	pg_atomic_uint32 touching;	/* set at start, cleared once; see
+								 * directory_keep.c */
+	bool		doubtful;		/* K12; does not change while the cache is
+								 * active */
+} FcDirectory;
+
+/* In shared memory; NULL without one. */
+extern FcDirectory *fc_dir;
+extern LWLockPadded *fc_dir_locks;
+extern FcEntry *fc_dir_entries;
+
+/* ---- assertions ---- */
+
+#ifdef USE_ASSERT_CHECKING
+
+/* A hash that belongs to the tag, of a page that can be cached. */
+static inline bool
+fc_is_hash_of(uint64 hash, const FcTag *tag)
+{
+	return hash == fc_directory_hash(tag) && OidIsValid(tag->rel) && tag->blk != InvalidBlockNumber;
+}
+
+#endif
+
+/* ---- partitions ---- */
+
+static inline uint32
+fc_partition_of(uint64 hash)
+{
+	return hash % FC_PARTITIONS;
+}
+
+static inline LWLock *
+fc_lock_of(uint64 hash)
+{
+	return &fc_dir_locks[fc_partition_of(hash)].lock;
+}
+
+/* Scales the upper half of the hash to 0 .. n-1 (Lemire, 2019). */
+static inline uint32
+fc_scaled(uint64 hash, uint32 n)
+{
+	Assert(n > 0);
+	return (uint32) (((hash >> 32) * n) >> 32);
+}
+
+/* ---- entries ---- */
+
+/* Slots from here on were never in use, and their entries never touched. */
+static inline uint32
+fc_reached(void)
+{
+	return pg_atomic_read_u32(&fc_dir->reached);
+}
+
+static inline FcSlotState
+fc_word_state(uint32 word)
+{
+	return (FcSlotState) ((word & FC_STATE_MASK) >> FC_STATE_SHIFT);
+}
+
+static inline uint32
+fc_word_version(uint32 word)
+{
+	return word >> FC_VERSION_SHIFT;
+}
+
+static inline uint32
+fc_make_word(uint32 version, FcSlotState state, uint32 count)
+{
+	Assert(count <= FC_COUNT_MASK);
+	return (version << FC_VERSION_SHIFT) | ((uint32) state << FC_STATE_SHIFT) | count;
+}
+
+static inline FcEntry *
+fc_linked(FcLink link)
+{
+	Assert(link != FC_NO_LINK && link != FC_ERASED && link <= fc_dir->slots);
+	return &fc_dir_entries[link - 1];
+}
+
+static inline FcSlotNo
+fc_slot_of(const FcEntry *e)
+{
+	Assert(e >= fc_dir_entries && e < fc_dir_entries + fc_dir->slots);
+	return (FcSlotNo) (e - fc_dir_entries);
+}
+
+/* An entry whose relation or database was invalidated since is dead. */
+static inline bool
+fc_entry_current(const FcEntry *e)
+{
+	return !fc_epoch_ended(fc_tag_rel(&e->tag), pg_atomic_read_u32(unconstify(pg_atomic_uint32 *, &e->epoch)));
+}
+
+/*
+ * Changes the state, keeps the version, clears the reference count.  Not one
+ * atomic step, and need not be: others than the caller change nothing but the
+ * count (fc_directory_touch()), which may be lost.
+ */
+static inline void
+fc_set_state(FcEntry *e, FcSlotState state)
+{
+	uint32		word = pg_atomic_read_u32(&e->word);
+
+	pg_atomic_write_u32(&e->word, fc_make_word(fc_word_version(word), state, 0));
+}
+
+/* ---- directory.c: the chains ---- */
+
+/* Locks the partition of a hash: a leaf, no second one, and none of ours beside it. */
+extern LWLock *fc_lock_partition(uint64 hash, LWLockMode mode);
+
+/* Where the chain of a hash begins. */
+extern FcLink *fc_chain(uint64 hash);
+
+/* Caller holds the partition's lock.  Finds the link that leads to the tag. */
+extern FcLink *fc_find_link(const FcTag *tag, uint64 hash);
+
+/* Caller holds the partition's lock exclusively. */
+extern void fc_unlink_entry(FcLink *link, FcSlotState new_state);
+
+/* ---- directory_generations.c: when pages were invalidated ---- */
+
+extern Size fc_generations_size(uint32 slots);
+
+/* In memory that is zero. */
+extern void fc_generations_init(void *memory, uint32 slots);
+
+/* I1 for one page.  A full barrier. */
+extern void fc_generations_bump(uint64 hash);
+
+/* F1: no barrier. */
+extern void fc_generations_read(uint64 hash, FcGuard *guard);
+
+/* Has the page been invalidated since?  Or so many others that this is unknown. */
+extern bool fc_generations_moved(uint64 hash, const FcGuard *guard);
+
+/* ---- directory_ghosts.c: which pages were evicted lately ---- */
+
+extern Size fc_ghosts_size(uint32 slots);
+extern void fc_ghosts_init(void *memory, uint32 slots);
+
+/* Caller holds the partition's lock exclusively. */
+extern void fc_ghosts_remember(uint64 hash);
+
+/* The same.  fc_policy_admit() for this page, which it remembers. */
+extern bool fc_ghosts_admit(uint64 hash, FcAdmission mode);
+
+/* Writer only: forgets all. */
+extern void fc_ghosts_forget(void);
+
+/* ---- directory_keep.c: what is kept for the log ---- */
+
+extern Size fc_keep_size(uint32 slots);
+
+/* In memory that is zero.  Without it, nothing is kept. */
+extern void fc_keep_init(void *memory, uint32 slots);
+
+/* An entry is linked, or no longer.  Caller holds the partition's lock exclusively. */
+extern void fc_keep_used(FcSlotNo slot, bool used);
+
+/* Writer only: the slot may be written to. */
+extern void fc_keep_taken(FcSlotNo slot);
+
+/* ---- directory_fill.c: slots that are not linked (writer process only) ---- */
+
+/*
+ * Gives a slot that is free or retired that state and the next version, which
+ * is raised before anything is written: a reader that looked the slot up
+ * earlier sees it (R3).
+ */
+extern void fc_take_slot(FcEntry *e, FcSlotState state);
+
+/* Links a slot.  Caller holds the partition's lock exclusively. */
+extern void fc_link_entry(FcEntry *e, const FcTag *tag, uint64 hash, uint32 crc, uint32 epoch);
+
+/* Unlinks a slot in use, unless somebody else is faster. */
+extern void fc_free_used(FcSlotNo slot, FcCounter why);
+
+#endif							/* FC_DIRECTORY_INTERNAL_H */

@@ -1,0 +1,327 @@
+/*-------------------------------------------------------------------------
+ *
+ * directory_keep.c
+ *	  What is known of slots and pages so that entries survive an end of the
+ *	  server: src/warm.md.
+ *
+ * Two maps in shared memory, where entries are kept; otherwise neither is there.
+ * used	one bit a slot: an entry is linked.  Changed under the lock of the
+ *		entry's partition, by atomic operations, since neighbours are of other
+ *		partitions.
+ * touched	four bits a slot, by the hash of a page, 128 kB at least: set
+ *		before I2, and read under the lock of the page's partition.  Pages that
+ *		share a bit count as touched together.
+ *
+ * Copyright (c) 2026, the pg_flashcache developers
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "directory/directory_internal.h"
+#include "failpoint.h"
+
+static pg_atomic_uint32 *used_map = NULL;
+static pg_atomic_uint32 *touched_map = NULL;
+static uint32 touched_bits;
+
+/* Of the writer: slots taken since fc_directory_forget_taken(), and in which runs they lie. */
+static uint8 *run_taken = NULL;
+static uint32 run_slots;
+static uint32 ntaken;
+
+/* ---- shared memory ---- */
+
+static Size
+map_bytes(uint32 bits)
+{
+	return ((Size) bits + 31) / 32 * sizeof(uint32);
+}
+
+static uint32
+touched_bits_for(uint32 slots)
+{
+	uint32		n = Max(slots, UINT32_C(1) << 18);
+
+	return n > PG_UINT32_MAX / 4 ? PG_UINT32_MAX : n * 4;
+}
+
+Size
+fc_keep_size(uint32 slots)
+{
+	return CACHELINEALIGN(map_bytes(slots)) + CACHELINEALIGN(map_bytes(touched_bits_for(slots)));
+}
+
+void
+fc_keep_init(void *memory, uint32 slots)
+{
+	used_map = memory;
+	touched_map = (pg_atomic_uint32 *) ((char *) memory + CACHELINEALIGN(map_bytes(slots)));
+	touched_bits = touched_bits_for(slots);
+}
+
+/* ---- the maps ---- */
+
+void
+fc_keep_used(FcSlotNo slot, bool used)
+{
+	if (used_map == NULL)
+		return;
+	if (used)
+		pg_atomic_fetch_or_u32(&used_map[slot / 32], UINT32_C(1) << slot % 32);
+	else
+		pg_atomic_fetch_and_u32(&used_map[slot / 32], ~(UINT32_C(1) << slot % 32));
+}
+
+void
+fc_keep_taken(FcSlotNo slot)
+{
+	if (run_taken == NULL)
+		return;
+	run_taken[slot / run_slots] = 1;
+	ntaken++;
+}
+
+/* The version that a slot has until it is taken. */
+#define FIRST_VERSION ((uint32) (FC_START_32 << FC_VERSION_SHIFT) >> FC_VERSION_SHIFT)
+
+const void *
+fc_directory_map(Size *bytes)
+{
+	*bytes = fc_dir != NULL ? map_bytes(fc_dir->slots) : 0;
+	return used_map;
+}
+
+bool
+fc_directory_touching(void)
+{
+	return fc_dir != NULL && pg_atomic_read_u32(&fc_dir->touching) != 0;
+}
+
+/* A full barrier, so that it comes before I2. */
+void
+fc_directory_note_touched(uint64 hash)
+{
+	uint32		bit = fc_scaled(hash, touched_bits);
+
+	Assert(touched_map != NULL);
+	pg_atomic_fetch_or_u32(&touched_map[bit / 32], UINT32_C(1) << bit % 32);
+}
+
+static bool
+is_touched(uint64 hash)
+{
+	uint32		bit = fc_scaled(hash, touched_bits);
+
+	return (pg_atomic_read_u32(&touched_map[bit / 32]) >> bit % 32 & 1) != 0;
+}
+
+void
+fc_directory_touching_ends(void)
+{
+	Assert(fc_directory_is_mine());
+	pg_atomic_write_u32(&fc_dir->touching, 0);
+}
+
+bool
+fc_directory_epochs_whole(void)
+{
+	return fc_epochs_whole();
+}
+
+uint32
+fc_directory_epoch(void)
+{
+	return fc_epoch_now();
+}
+
+uint32
+fc_directory_swept(void)
+{
+	return fc_epochs_last_swept();
+}
+
+int
+fc_directory_invalidated(uint32 since, FcInvalidated *list, int max)
+{
+	return fc_epochs_since(since, list, max);
+}
+
+void
+fc_directory_invalidate_again(const FcInvalidated *list, int n)
+{
+	Assert(fc_directory_is_mine());
+	for (int i = 0; i < n; i++)
+	{
+		FcRel		rel = {InvalidOid, list[i].db, list[i].rel};
+
+		if (OidIsValid(rel.rel))
+			(void) fc_epoch_invalidate(rel);
+		else
+			(void) fc_epoch_invalidate_database(rel.db);
+	}
+}
+
+FcRestore
+fc_directory_restore(FcSlotNo slot, const FcRecord *record, bool instead, FcSlotNo *at)
+{
+	FcEntry    *e = &fc_dir_entries[slot];
+	uint64		hash = fc_directory_hash(&record->tag);
+	FcRestore	result = FC_RESTORE_DONE;
+	LWLock	   *lock;
+	FcLink	   *link;
+
+	Assert(fc_directory_is_mine() && slot < fc_dir->slots && fc_directory_touching());
+	/* a slot that is free is changed by this process only */
+	if (pg_atomic_read_u32(&e->word) != fc_make_word(FIRST_VERSION, FC_SLOT_FREE, 0))
+		return FC_RESTORE_TAKEN;
+	lock = fc_lock_partition(hash, LW_EXCLUSIVE);
+	if (is_touched(hash) || (fc_epoch_ended(fc_tag_rel(&record->tag), FC_START_32) && !fc_breaks("K3-epoch")))
+		result = FC_RESTORE_TOUCHED;
+	else if ((link = fc_find_link(&record->tag, hash)) != NULL)
+	{
+		*at = *link - 1;
+		if (instead)
+			fc_unlink_entry(link, FC_SLOT_FREE);
+		else
+			result = FC_RESTORE_EXISTS;
+	}
+	if (result == FC_RESTORE_DONE)
+	{
+		if (slot >= fc_reached())
+			pg_atomic_write_u32(&fc_dir->reached, slot + 1);
+		fc_dir->restored = true;
+		fc_link_entry(e, &record->tag, hash, record->crc, fc_breaks("K3-epoch") ? fc_epoch_now() : FC_START_32);
+	}
+	LWLockRelease(lock);
+	return result;
+}
+
+void
+fc_directory_doubt_restored(bool doubt)
+{
+	Assert(fc_directory_is_mine());
+	/* before the cache is active: no entry is read yet */
+	fc_dir->doubtful = doubt;
+}
+
+bool
+fc_directory_doubtful(const FcSlotRef *ref)
+{
+	return used_map != NULL && ref->version == FIRST_VERSION && fc_dir->doubtful;
+}
+
+bool
+fc_directory_has_restored(void)
+{
+	return fc_dir->restored;
+}
+
+bool
+fc_directory_restored_page(FcSlotNo slot, FcTag *tag)
+{
+	FcPageInfo	info;
+
+	if (used_map == NULL || slot >= fc_dir->slots || !fc_directory_page(slot, &info) ||
+		fc_word_version(pg_atomic_read_u32(&fc_dir_entries[slot].word)) != FIRST_VERSION)
+		return false;
+	*tag = info.tag;
+	return true;
+}
+
+void
+fc_directory_drop(const FcTag *tag, uint64 hash, const FcSlotRef *ref)
+{
+	LWLock	   *lock = fc_lock_partition(hash, LW_EXCLUSIVE);
+	FcLink	   *link = fc_find_link(tag, hash);
+
+	if (link != NULL && *link == ref->slot + 1 && fc_directory_unchanged(ref))
+		fc_unlink_entry(link, FC_SLOT_FREE);
+	LWLockRelease(lock);
+}
+
+void
+fc_directory_drop_restored(void)
+{
+	Assert(fc_directory_is_mine());
+	for (FcSlotNo slot = 0; slot < fc_reached(); slot++)
+		if (fc_word_version(pg_atomic_read_u32(&fc_dir_entries[slot].word)) == FIRST_VERSION)
+			fc_free_used(slot, FC_EVICT_INVALIDATED);
+}
+
+void
+fc_directory_export(FcSlotNo first, uint32 n, FcRecord *records)
+{
+	Assert(fc_directory_is_mine() && first + n <= fc_dir->slots);
+	for (uint32 i = 0; i < n; i++)
+	{
+		FcEntry    *e = &fc_dir_entries[first + i];
+
+		/*
+		 * only this process links: what is seen here may at most be unlinked
+		 * meanwhile
+		 */
+		memset(&records[i], 0, sizeof(records[i]));
+		if (first + i >= fc_reached() || fc_word_state(pg_atomic_read_u32(&e->word)) != FC_SLOT_USED || !fc_entry_current(e))
+			continue;
+		records[i].tag = e->tag;
+		records[i].crc = e->crc;
+	}
+}
+
+bool
+fc_directory_track(uint32 run)
+{
+	Assert(fc_directory_is_mine());
+	run_slots = run;
+	ntaken = 0;
+	if (run_taken == NULL)
+		run_taken = calloc((fc_dir->slots + run - 1) / run, 1);
+	return run_taken != NULL;
+}
+
+uint32
+fc_directory_taken(void)
+{
+	return ntaken;
+}
+
+uint32
+fc_directory_run_taken(uint32 from)
+{
+	uint32		nruns = (fc_dir->slots + run_slots - 1) / run_slots;
+	uint8	   *found;
+
+	Assert(fc_directory_is_mine() && run_taken != NULL && from <= nruns);
+	found = from < nruns ? memchr(run_taken + from, 1, nruns - from) : NULL;
+	return found != NULL ? found - run_taken : nruns;
+}
+
+void
+fc_directory_taken_all(void)
+{
+	Assert(fc_directory_is_mine() && run_taken != NULL);
+	memset(run_taken, 1, (fc_dir->slots + run_slots - 1) / run_slots);
+	ntaken = fc_dir->slots;
+}
+
+void
+fc_directory_forget_taken(void)
+{
+	Assert(fc_directory_is_mine() && run_taken != NULL);
+	memset(run_taken, 0, (fc_dir->slots + run_slots - 1) / run_slots);
+	ntaken = 0;
+}
+
+FcSlotNo
+fc_directory_hand(void)
+{
+	return fc_dir->hand;
+}
+
+void
+fc_directory_set_hand(FcSlotNo slot)
+{
+	Assert(fc_directory_is_mine() && slot < fc_dir->slots);
+	fc_dir->hand = slot;
+}

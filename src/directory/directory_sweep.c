@@ -1,0 +1,160 @@
+/*-------------------------------------------------------------------------
+ *
+ * directory_sweep.c
+ *	  Passes of the writer over all slots: dead entries are freed, slots are
+ *	  taken to be erased, everything is forgotten.
+ *
+ * Copyright (c) 2026, the pg_flashcache developers
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "directory/directory_internal.h"
+
+#ifdef USE_ASSERT_CHECKING
+
+static bool mine = false;
+
+bool
+fc_directory_is_mine(void)
+{
+	return mine;
+}
+
+#endif
+
+/* ---- erasing ---- */
+
+/* Frees a used slot; all of them, or only if it is dead.  True if it is not in use, or no longer. */
+static bool
+free_slot(FcSlotNo slot, bool only_dead)
+{
+	Assert(slot < fc_dir->slots);
+	if (fc_word_state(pg_atomic_read_u32(&fc_dir_entries[slot].word)) != FC_SLOT_USED)
+		return true;
+	if (only_dead && fc_entry_current(&fc_dir_entries[slot]))
+		return false;
+	fc_free_used(slot, FC_EVICT_INVALIDATED);
+	return true;
+}
+
+bool
+fc_directory_take_to_erase(FcSlotNo slot, bool everything)
+{
+	FcEntry    *e = &fc_dir_entries[slot];
+	FcSlotState state;
+
+	Assert(fc_directory_is_mine() && slot < fc_dir->slots);
+	free_slot(slot, !everything);
+	state = fc_word_state(pg_atomic_read_u32(&e->word));
+	Assert(state != FC_SLOT_RESERVED);
+	if (state == FC_SLOT_USED || (e->next == FC_ERASED && !everything))
+		return false;
+	fc_take_slot(e, state == FC_SLOT_RETIRED ? FC_SLOT_RETIRED : FC_SLOT_RESERVED);
+	return true;
+}
+
+void
+fc_directory_give_back(FcSlotNo slot, bool erased)
+{
+	FcEntry    *e = &fc_dir_entries[slot];
+
+	Assert(fc_directory_is_mine() && slot < fc_reached());
+	Assert(fc_word_state(pg_atomic_read_u32(&e->word)) != FC_SLOT_USED && e->next == FC_NO_LINK);
+	if (erased)
+		e->next = FC_ERASED;
+	if (fc_word_state(pg_atomic_read_u32(&e->word)) == FC_SLOT_RESERVED)
+		fc_directory_release(slot);
+}
+
+void
+fc_directory_forget_erased(void)
+{
+	Assert(fc_directory_is_mine());
+	for (FcSlotNo slot = 0; slot < fc_reached(); slot++)
+	{
+		/* of a slot in use it is somebody else's, and not that */
+		if (fc_word_state(pg_atomic_read_u32(&fc_dir_entries[slot].word)) != FC_SLOT_USED &&
+			fc_dir_entries[slot].next == FC_ERASED)
+			fc_dir_entries[slot].next = FC_NO_LINK;
+	}
+}
+
+/* ---- housekeeping ---- */
+
+bool
+fc_directory_sweep_wanted(void)
+{
+	return fc_epochs_sweep_wanted();
+}
+
+bool
+fc_directory_sweep_urgent(void)
+{
+	return fc_epochs_sweep_urgent();
+}
+
+uint32
+fc_directory_sweep_begin(void)
+{
+	uint32		epoch = fc_epoch_now();
+
+	Assert(fc_directory_is_mine());
+	pg_read_barrier();			/* invalidations up to it are seen from now on */
+	return epoch;
+}
+
+bool
+fc_directory_sweep(FcSlotNo *at, uint32 count, uint32 epoch)
+{
+	FcSlotNo	end = Min(fc_reached(), *at + count);
+
+	Assert(fc_directory_is_mine() && count > 0);
+	Assert(*at <= end && end <= fc_dir->slots);
+	for (FcSlotNo slot = *at; slot < end; slot++)
+	{
+		FcEntry    *e = &fc_dir_entries[slot];
+
+		/*
+		 * Whoever reads the old epoch finds the same: the entry was current
+		 * in both.  Of an entry that dies just now it means nothing.
+		 */
+		if (!free_slot(slot, true) &&
+			(int32) (epoch - pg_atomic_read_u32(&e->epoch)) > 0)
+			pg_atomic_write_u32(&e->epoch, epoch);
+	}
+	*at = end;
+	if (end < fc_reached())
+		return true;
+	fc_epochs_swept(epoch);
+	return false;
+}
+
+void
+fc_directory_reclaim(void)
+{
+#ifdef USE_ASSERT_CHECKING
+	mine = true;
+#endif
+	for (FcSlotNo slot = 0; slot < fc_reached(); slot++)
+		if (fc_word_state(pg_atomic_read_u32(&fc_dir_entries[slot].word)) == FC_SLOT_RESERVED)
+			fc_directory_release(slot);
+}
+
+void
+fc_directory_purge(void)
+{
+	for (FcSlotNo slot = 0; slot < fc_reached(); slot++)
+	{
+		/*
+		 * It may be another device by now: what it holds is nobody's, and no
+		 * slot is known to be erased.  Who looked the slot up before sees
+		 * that by its version (R3).
+		 */
+		free_slot(slot, false);
+		fc_take_slot(&fc_dir_entries[slot], FC_SLOT_FREE);
+	}
+	fc_epochs_forget();
+	fc_ghosts_forget();
+}

@@ -1,0 +1,192 @@
+/*-------------------------------------------------------------------------
+ *
+ * stats.c
+ *	  See stats.h.
+ *
+ * Copyright (c) 2026, the pg_flashcache developers
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/parallel.h"
+#include "compat.h"
+#include "miscadmin.h"
+#include "stats/stats.h"
+#include "storage/proc.h"
+#include "storage/shmem.h"
+#include "utils/timestamp.h"
+
+FcStats    *fc_stats = NULL;
+int			fc_stats_my_stripe = -1;
+uint64		fc_stats_mine[FC_COUNTERS];
+FcWorkersCell *fc_stats_leader = NULL;
+
+FcPart
+fc_stats_part(void)
+{
+	return fc_part("pg_flashcache stats",
+				   CACHELINEALIGN(add_size(offsetof(FcStats, cell), mul_size(MaxBackends, sizeof(FcWorkersCell)))));
+}
+
+void
+fc_stats_shmem_init(void)
+{
+	FcPart		part = fc_stats_part();
+	bool		found;
+
+	fc_stats = ShmemInitStruct(part.name, part.size, &found);
+	for (int s = 0; s < FC_STRIPES; s++)
+		for (int c = 0; c < FC_COUNTERS; c++)
+			pg_atomic_init_u64(&fc_stats->stripe[s].counter[c], FC_START_64);
+	for (int c = 0; c < FC_COUNTERS; c++)
+		fc_stats->base[c] = FC_STATS_START;
+	SpinLockInit(&fc_stats->lock);
+	fc_stats->reset_at = GetCurrentTimestamp();
+
+	SpinLockInit(&fc_stats->workers_lock);
+	fc_stats->ncells = MaxBackends;
+	for (int i = 0; i < fc_stats->ncells; i++)
+	{
+		pg_atomic_init_u64(&fc_stats->cell[i].leader, 0);
+		for (int c = 0; c < FC_SESSION_COUNTERS; c++)
+			pg_atomic_init_u64(&fc_stats->cell[i].counter[c], 0);
+	}
+}
+
+/* The cell of a process, or NULL if it can have no parallel workers. */
+static FcWorkersCell *
+cell_of(const PGPROC *proc)
+{
+	int			number = FC_PROC_NUMBER(proc);
+
+	return number < fc_stats->ncells ? &fc_stats->cell[number] : NULL;
+}
+
+/*
+ * First count of a parallel worker.  Where the cell holds the numbers of an
+ * earlier process, whose place the leader has taken, they are cleared.
+ */
+static void
+find_leader(const PGPROC *leader)
+{
+	FcWorkersCell *cell = cell_of(leader);
+
+	if (cell == NULL)
+		return;
+	SpinLockAcquire(&fc_stats->workers_lock);
+	if (pg_atomic_read_u64(&cell->leader) != (uint64) leader->pid)
+	{
+		for (int c = 0; c < FC_SESSION_COUNTERS; c++)
+			pg_atomic_write_u64(&cell->counter[c], 0);
+		pg_write_barrier();		/* the leader reads without the lock: zeros
+								 * before its name */
+		pg_atomic_write_u64(&cell->leader, (uint64) leader->pid);
+	}
+	SpinLockRelease(&fc_stats->workers_lock);
+	fc_stats_leader = cell;
+}
+
+void
+fc_stats_choose_stripe(void)
+{
+	if (MyProc == NULL)
+	{
+		fc_stats_my_stripe = 0;
+		return;
+	}
+	fc_stats_my_stripe = FC_PROC_NUMBER(MyProc) % FC_STRIPES;
+	if (IsParallelWorker() && MyProc->lockGroupLeader != NULL)
+		find_leader(MyProc->lockGroupLeader);
+}
+
+uint64
+fc_stats_total(FcCounter counter)
+{
+	uint64		sum = 0;
+
+	for (int s = 0; s < FC_STRIPES; s++)
+		sum += pg_atomic_read_u64(&fc_stats->stripe[s].counter[counter]);
+	return sum;
+}
+
+uint64
+fc_stats_since(FcCounter counter, uint64 earlier)
+{
+	uint64		base;
+
+	SpinLockAcquire(&fc_stats->lock);
+	base = fc_stats->base[counter];
+	SpinLockRelease(&fc_stats->lock);
+	return fc_stats_total(counter) - ((int64) (base - earlier) > 0 ? base : earlier);
+}
+
+void
+fc_stats_session(FcReads *reads)
+{
+	FcWorkersCell *cell = fc_stats != NULL && MyProc != NULL ? cell_of(MyProc) : NULL;
+
+	fc_stats_process(reads);
+	if (cell != NULL && pg_atomic_read_u64(&cell->leader) == (uint64) MyProcPid)
+	{
+		pg_read_barrier();		/* pairs with that of find_leader() */
+		for (int c = 0; c < FC_SESSION_COUNTERS; c++)
+			reads->counter[c] += pg_atomic_read_u64(&cell->counter[c]);
+	}
+}
+
+void
+fc_stats_read(uint64 *sums, TimestampTz *reset_at)
+{
+	const FcKept *kept = fc_stats_kept();
+	FcKept		before = {0};
+	uint64		base[FC_COUNTERS] = {0};
+
+	*reset_at = 0;
+	/* base first: sums only grow, so no difference is negative */
+	if (fc_stats != NULL)
+	{
+		SpinLockAcquire(&fc_stats->lock);
+		memcpy(base, fc_stats->base, sizeof(base));
+		*reset_at = fc_stats->reset_at;
+		if (kept != NULL)
+			before = *kept;
+		SpinLockRelease(&fc_stats->lock);
+	}
+	else if (kept != NULL)
+		before = *kept;			/* without a cache nobody changes it */
+
+	if (before.format != FC_KEPT_FORMAT)
+		memset(&before, 0, sizeof(before));
+	if (before.reset_at != 0)
+		*reset_at = before.reset_at;
+	for (int c = 0; c < FC_COUNTERS; c++)
+		sums[c] = before.counter[c] + (fc_stats != NULL ? fc_stats_total(c) - base[c] : 0);
+}
+
+void
+fc_stats_reset(void)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	FcKept	   *kept = fc_stats_kept();
+	uint64		sums[FC_COUNTERS];
+
+	if (fc_stats == NULL)
+	{
+		if (kept != NULL)
+			memset(kept, 0, sizeof(*kept));
+		return;
+	}
+	for (int c = 0; c < FC_COUNTERS; c++)
+		sums[c] = fc_stats_total(c);
+
+	/* of two resets at once the later sums win: a base never goes back */
+	SpinLockAcquire(&fc_stats->lock);
+	for (int c = 0; c < FC_COUNTERS; c++)
+		if ((int64) (sums[c] - fc_stats->base[c]) > 0)
+			fc_stats->base[c] = sums[c];
+	fc_stats->reset_at = now;
+	if (kept != NULL)
+		memset(kept, 0, sizeof(*kept));
+	SpinLockRelease(&fc_stats->lock);
+}

@@ -1,0 +1,214 @@
+/*-------------------------------------------------------------------------
+ *
+ * store.h
+ *	  The flash device: slots that are read and written.
+ *
+ * Knows nothing of pages, tags or policy.  Reports a status and never
+ * raises, so it may be used inside storage-manager calls.  Opening checks
+ * that the path is ours to write to; the error then comes as a sentence and
+ * a hint for the DBA.
+ *
+ * The writer has the device process (store_process.h) open the device for the
+ * server, which holds an flock() on it against a second server, and write to
+ * it.  Every other process opens it once for itself, to read, and accepts it
+ * only if it is the file or the device that was checked; device and inode
+ * alone could be those of another file by now, which is why nothing is
+ * written on their word (fc_store_adopt).
+ *
+ * A device may stop to answer, for seconds or for ever.  Nobody waits longer
+ * than the time-out that is handed in: sessions read by io_uring into memory
+ * of this module, and memory that the device may still write to is left alone
+ * until it has.  A session that can't use io_uring does not read.
+ *
+ * Copyright (c) 2026, the pg_flashcache developers
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef FC_STORE_H
+#define FC_STORE_H
+
+#include "reason.h"
+#include "types.h"
+
+/*
+ * Which device.  There is one, so far: what is said of a device as a whole
+ * names it, and whatever a slot number leads to lies on that one.
+ */
+typedef uint8 FcDeviceNo;
+
+#define FC_DEVICES 1
+#define FC_THE_DEVICE ((FcDeviceNo) 0)
+
+/* Most slots written by one call. */
+#define FC_STORE_MAX_RUN 64
+
+/* Pages read by one call, at most. */
+#define FC_STORE_MAX_READ 128
+
+typedef enum FcIo
+{
+	FC_IO_OK,
+	FC_IO_FAILED,				/* this slot's content is unknown */
+	FC_IO_BROKEN,				/* and that is enough: switch off,
+								 * fc_store_trouble() says why */
+} FcIo;
+
+/*
+ * The writer may be interrupted while it waits for the device.  stop(): it was
+ * asked to end, or the postmaster has gone; does not return unless the process
+ * is exiting already.  reload(): it waits without a limit, and the settings
+ * have changed; reads them, and returns io_timeout in ms, or -1 if the device is
+ * no longer wanted.
+ */
+typedef struct FcStoreOwner
+{
+	void		(*stop) (void);
+	int			(*reload) (void);
+} FcStoreOwner;
+
+extern FcPart fc_store_part(void);
+extern void fc_store_shmem_init(void);
+
+/*
+ * A writer that is to end turns away from a call under way after so long; 0 at
+ * once.  Its time-out holds as well.
+ */
+extern void fc_store_patience(int ms);
+
+/* This process is the writer, which all the rest that says so is for. */
+extern void fc_store_own(const FcStoreOwner *owner);
+
+/*
+ * Opens, checks, locks and preallocates the device for `slots` slots and so
+ * many blocks of the log, of BLCKSZ each.
+ * Returns false with a message and a hint if that fails; the device opened
+ * before may then be open still, without its lock.  `require_mount`: a file
+ * must not lie on a file system that fc_store_shares() would name.  Called by
+ * the writer.
+ *
+ * Before sessions are led to it, before_use() is called.  `same`: it is the
+ * file or device that was open last, of the same size, and began with the very
+ * header that was written then.
+ */
+typedef void (*FcStoreBeforeUse) (bool same);
+
+extern bool fc_store_open(FcDeviceNo no, const char *path, uint32 slots, uint32 log_blocks, bool require_mount, int timeout_ms,
+						  FcStoreBeforeUse before_use, FcReason *error);
+
+/*
+ * With what of the server the file that was opened last shares its file
+ * system: the data directory, the write-ahead log, the root directory; ""
+ * if with none of them, or for a block device.
+ */
+extern const char *fc_store_shares(FcDeviceNo no);
+
+/*
+ * Does the device that is open answer?  Only a device that doesn't is an
+ * error here; one that fails, or is not open, may be opened anew.  Called by
+ * the writer first of all: opening takes longer to find that out.
+ */
+extern bool fc_store_answers(FcDeviceNo no, int timeout_ms, FcReason *error);
+
+/*
+ * For a writer that replaces one that died, or has let go of the device, and
+ * before a scrub: may the device process write to the device as opened last?  All
+ * that opening checks is checked again, and that the header is the very one
+ * that was written then.  Nothing is made, and nothing written.
+ */
+extern bool fc_store_adopt(FcDeviceNo no, int timeout_ms, FcReason *error);
+
+/*
+ * Lets go of the device, so that its file system can be unmounted: a cache
+ * that is off or disabled needs it no more, and whoever does opens it again.
+ * The first is for sessions, the second for the writer.
+ */
+extern void fc_store_close(FcDeviceNo no, int timeout_ms);
+extern void fc_store_release(FcDeviceNo no);
+
+/* The path of the device that was opened last. */
+extern const char *fc_store_path(FcDeviceNo no);
+
+/* Does it bypass the page cache? */
+extern bool fc_store_direct_io(FcDeviceNo no);
+
+/* Can this process turn away from a device that doesn't answer? */
+extern bool fc_store_can_time_out(void);
+
+/* May this process read from flash?  Not if there were no end to its waits though there should be. */
+extern bool fc_store_may_read(FcDeviceNo no, int timeout_ms);
+
+/* errno of a process that could not bound its waits since this was last asked, or 0. */
+extern int	fc_store_unbounded(FcDeviceNo no);
+
+/* Is there any process that could?  For the writer; the device has been opened. */
+extern bool fc_store_can_bound(FcDeviceNo no, int timeout_ms, FcReason *error);
+
+/* What was wrong when this process last got FC_IO_BROKEN. */
+extern const FcReason *fc_store_trouble(void);
+
+/* Has the device been opened anew since?  A session may hear late from a descriptor that it has opened before. */
+extern bool fc_store_trouble_is_over(void);
+
+/* Why this process last failed to read or write; 0 if less than wanted was read or written.  And what to do about it. */
+extern int	fc_store_last_errno(void);
+extern const char *fc_store_hint(int code);
+
+/*
+ * Reads slots into memory of any alignment: neighbouring ones by one request,
+ * several requests at once where the kernel can.  Returns how many of the
+ * first ones were read; *io tells whether a failure stopped it.  timeout_ms,
+ * here and below: 0 is none.
+ */
+extern int	fc_store_read(const FcSlotNo *slots, char *const *pages, int n, int timeout_ms, FcIo *io);
+
+/*
+ * Reading ahead: starts to read `n` neighbouring slots into memory aligned to
+ * FC_IO_ALIGN, and returns.  The FcAhead and the pages stay where they are until
+ * fc_store_ahead_done() says true.
+ */
+typedef struct FcAhead
+{
+	uint32		opening;		/* of the device */
+	int			n;
+	off_t		offset;
+	ssize_t		result;
+} FcAhead;
+
+/* So much memory of this process for it, never given back; NULL if there is none. */
+extern char *fc_store_memory(int pages);
+
+/*
+ * False if there is no way to read ahead here, or not now; FC_IO_BROKEN if
+ * the device could not be opened.
+ */
+extern bool fc_store_ahead_start(FcAhead *ahead, FcSlotNo first, char *pages, int n, int timeout_ms, FcIo *io);
+extern bool fc_store_ahead_done(FcAhead *ahead);
+
+/* Will it never be done, because this process's io_uring has failed?  The pages may be written to for ever. */
+extern bool fc_store_ahead_lost(const FcAhead *ahead);
+
+/*
+ * Waits for it, once.  Returns how many of the first pages were read; *io
+ * tells whether a failure stopped it.
+ */
+extern int	fc_store_ahead_finish(FcAhead *ahead, char *pages, int timeout_ms, FcIo *io);
+
+/* ---- for the writer ---- */
+
+/* Reads up to FC_STORE_MAX_RUN slots; *ns becomes what the device took. */
+extern int	fc_store_try_read(const FcSlotNo *slots, char *const *pages, int n, int timeout_ms, uint64 *ns, FcIo *io);
+
+/* Writes `n` neighbouring slots, n <= FC_STORE_MAX_RUN.  All or nothing is reported. */
+extern FcIo fc_store_write(FcSlotNo first, char *const *pages, int n, int timeout_ms);
+
+/*
+ * The log's blocks, up to FC_STORE_MAX_RUN neighbouring ones.  What is read is
+ * not judged: a block may never have been written.
+ */
+extern FcIo fc_store_read_log(uint32 first, char *const *blocks, int n, int timeout_ms);
+extern FcIo fc_store_write_log(uint32 first, char *const *blocks, int n, int timeout_ms);
+
+/* Makes what was written outlast a loss of power. */
+extern FcIo fc_store_sync(int timeout_ms);
+
+#endif							/* FC_STORE_H */

@@ -1,0 +1,305 @@
+/*-------------------------------------------------------------------------
+ *
+ * store_call.c
+ *	  Calls that end, whatever the device does.
+ *
+ * The writer makes its calls by the device process, one at a time (H4, H5); a
+ * session by io_uring, into memory of this file (H1, H2).  Who has waited in
+ * vain turns away, and what the device may still write to stays as it is.
+ *
+ * Copyright (c) 2026, the pg_flashcache developers
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+
+#include "failpoint.h"
+#include "store/store_internal.h"
+#include "store/store_process.h"
+
+/* ---- requests to the device process ---- */
+
+FcDeviceRequest *
+fc_call_new(FcDeviceOp op, ssize_t *result)
+{
+	FcDeviceRequest *r = fc_process_memory(sizeof(FcDeviceRequest));
+	bool		opens = op == FC_OP_OPEN || op == FC_OP_ADOPT;
+
+	Assert(fc_in_writer());
+	Assert(op >= FC_OP_OPEN && op <= FC_OP_CLOSE);
+	*result = r != NULL ? 0 : FC_NO_PROCESS;
+	if (r == NULL)
+		return NULL;
+	switch (fc_process_ready(opens, fc_device_serve))
+	{
+		case FC_ANSWERED:
+			r->op = op;
+			r->fault.action = FC_FP_OFF;
+			r->fault.us = 0;
+			return r;
+		case FC_NOT_ANSWERED:
+			*result = -ETIMEDOUT;	/* H5 */
+			break;
+		case FC_NOBODY:
+			*result = FC_NO_PROCESS;
+			break;
+	}
+	return NULL;
+}
+
+ssize_t
+fc_call_make(FcDeviceRequest *r, int timeout_ms)
+{
+	Assert(fc_in_writer());
+	if (r->op == FC_OP_READ || r->op == FC_OP_WRITE)
+		Assert(r->n > 0 && r->n <= FC_STORE_MAX_RUN && r->offset[0] >= 0);
+	if (r->op == FC_OP_WRITE)
+		Assert(r->offset[0] >= FC_HEADER_BYTES);
+	switch (fc_process_call(timeout_ms))
+	{
+		case FC_ANSWERED:
+			return r->result;
+		case FC_NOT_ANSWERED:
+			return -ETIMEDOUT;
+		case FC_NOBODY:
+			break;
+	}
+	return FC_NO_PROCESS;
+}
+
+/* ---- io_uring ---- */
+
+/*
+ * Memory that is read into.  The device may write there until the results are
+ * known, so that a stage which somebody turned away from stays as it is, and
+ * the next read takes another.  When none is left this process reads no more
+ * from flash, until an answer comes.  Of a request that was lost with its ring
+ * none will: its stage leaves the memory to the kernel and gets other memory,
+ * so often in the life of a process, and is left unused after that.
+ */
+#define STAGES 4
+#define MOST_RENEWED 16
+
+static FcStage stages[STAGES];
+static int	renewed = 0;
+
+/* Opening the device by io_uring, and the descriptor once it has come. */
+static ssize_t opening = FC_NOT_BEGUN;
+
+/* Closing one: its number, -1 when that is done, and where it leads. */
+static ssize_t closing = FC_NOT_BEGUN;
+static int	closing_fd = -1;
+static struct statx closing_file;
+
+uint64
+fc_call_deadline(int timeout_ms)
+{
+	Assert(timeout_ms >= 0);
+	return timeout_ms > 0 ? fc_now_ns() + (uint64) timeout_ms * 1000000 : FC_FOR_EVER;
+}
+
+static bool
+stage_idle(const FcStage *stage)
+{
+	Assert(stage->nresults >= 0 && stage->nresults <= FC_STAGE_PAGES);
+	for (int i = 0; i < stage->nresults; i++)
+		if (fc_in_flight(stage->result[i]))
+			return false;
+	return true;
+}
+
+/* Requests of a stage are all in one ring. */
+static bool
+stage_lost(const FcStage *stage)
+{
+	for (int i = 0; i < stage->nresults; i++)
+		if (fc_uring_lost(stage->result[i]))
+			return true;
+	return false;
+}
+
+/* Can a stage that is in use be used again? */
+static bool
+can_use_again(FcStage *stage)
+{
+	Assert(stage->memory != NULL && stage->nresults > 0);
+	Assert(renewed <= MOST_RENEWED);
+	fc_uring_look();
+	if (stage_lost(stage) && renewed < MOST_RENEWED)
+	{
+		renewed++;
+		stage->memory = NULL;
+		stage->nresults = 0;
+	}
+	return stage_idle(stage);
+}
+
+bool
+fc_call_has_given_up(void)
+{
+	return renewed >= MOST_RENEWED;
+}
+
+FcStage *
+fc_call_stage(void)
+{
+	Assert(!fc_in_writer());
+	for (int i = 0; i < STAGES; i++)
+	{
+		FcStage    *stage = &stages[i];
+
+		if (unlikely(!stage_idle(stage) && !can_use_again(stage)))
+			continue;
+		if (unlikely(stage->memory == NULL))
+			stage->memory = fc_store_memory(FC_STAGE_PAGES);
+		Assert(stage_idle(stage));
+		if (stage->memory != NULL && i == 0)
+			fc_uring_pin(stage->memory, BLCKSZ);	/* single pages */
+		return stage->memory != NULL ? stage : NULL;
+	}
+	return NULL;
+}
+
+char *
+fc_store_memory(int pages)
+{
+	/* not palloc: this is called within the storage manager */
+	char	   *memory = mmap(NULL, (size_t) pages * BLCKSZ, PROT_READ | PROT_WRITE,
+							  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	Assert(pages > 0);
+	if (memory == MAP_FAILED)
+		return NULL;
+
+	/*
+	 * a child would get its own copy when either writes, and the device might
+	 * fill that one
+	 */
+	(void) madvise(memory, (size_t) pages * BLCKSZ, MADV_DONTFORK);
+	return memory;
+}
+
+/* ---- closing ---- */
+
+static void
+begin_to_close(int fd)
+{
+	closing_fd = fd;
+	fc_uring_close(fd, &closing);
+	fc_uring_submit();
+}
+
+/* Which file is it?  The device is not asked. */
+static bool
+which_file(int fd, struct statx *stx)
+{
+	return statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE | STATX_INO, stx) == 0;
+}
+
+/* Is the number still that of the descriptor that was to be closed? */
+static bool
+still_open(void)
+{
+	struct statx stx;
+
+	return which_file(closing_fd, &stx) && stx.stx_ino == closing_file.stx_ino &&
+		stx.stx_dev_major == closing_file.stx_dev_major && stx.stx_dev_minor == closing_file.stx_dev_minor;
+}
+
+/*
+ * Has what was begun been closed?  Begins anew if the kernel did not take the
+ * request, or had no thread for it.  A file system may say the same
+ * (ECANCELED) of a descriptor that has gone, hence still_open().  What was lost
+ * with its ring is left alone: it may be closed at any moment, and the number
+ * be somebody else's then.
+ */
+static bool
+has_closed(void)
+{
+	if (fc_in_flight(closing))
+		fc_uring_look();
+	if (fc_in_flight(closing) && !fc_uring_lost(closing))
+		return false;
+	if (likely(closing_fd < 0))
+		return true;
+	if ((closing != -ECANCELED && closing != FC_NOT_TAKEN) || !still_open())
+		closing_fd = -1;
+	else if (fc_uring_ready())
+		begin_to_close(closing_fd);
+	else if (fc_uring_never())
+	{
+		(void) close(closing_fd);
+		closing_fd = -1;
+	}
+	return closing_fd < 0;
+}
+
+bool
+fc_call_close_late(void)
+{
+	if (unlikely(opening != FC_NOT_BEGUN && opening == closing_fd))
+		closing_fd = -1;		/* the number was free: that one has gone */
+	(void) has_closed();
+	if (likely(opening == FC_NOT_BEGUN))
+		return true;
+	fc_uring_look();
+	if (fc_in_flight(opening) && !fc_uring_lost(opening))
+		return false;
+	if (opening >= 0 && !fc_call_close((int) opening, true))
+		return false;
+	opening = FC_NOT_BEGUN;
+	return true;
+}
+
+bool
+fc_call_close(int fd, bool bounded)
+{
+	Assert(fd >= 0);
+	Assert(!fc_in_writer());
+	if (unlikely(fd == closing_fd))
+		closing_fd = -1;		/* as above */
+	if (!bounded || (!fc_uring_ready() && fc_uring_never()))
+	{
+		/* not again if it fails: the number may be somebody else's by then */
+		(void) close(fd);
+		return true;
+	}
+	if (!has_closed() || !fc_uring_ready())
+		return false;
+	if (!which_file(fd, &closing_file))
+		memset(&closing_file, 0, sizeof(closing_file));
+	begin_to_close(fd);
+	return true;
+}
+
+/* ---- opening ---- */
+
+int
+fc_call_open(const char *path, int flags, int timeout_ms)
+{
+	int			fd;
+
+	Assert(!fc_in_writer());
+	Assert(path[0] == '/' && (flags & O_ACCMODE) == O_RDONLY);
+	Assert(timeout_ms > 0);
+	if (!fc_call_close_late())
+	{
+		errno = EAGAIN;
+		return -1;
+	}
+	fc_uring_open(path, flags, &opening);
+	fc_uring_wait(&opening, fc_call_deadline(timeout_ms));
+	if (fc_in_flight(opening) || fc_uring_lost(opening) || fc_failpoint(FC_FP_STORE_LATE))
+	{
+		errno = fc_uring_lost(opening) ? EAGAIN : ETIMEDOUT;
+		return -1;
+	}
+	fd = opening < 0 ? -1 : (int) opening;
+	Assert(opening != FC_NOT_BEGUN);
+	errno = opening < 0 ? (int) -opening : 0;
+	opening = FC_NOT_BEGUN;
+	return fd;
+}

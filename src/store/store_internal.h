@@ -1,0 +1,242 @@
+/*-------------------------------------------------------------------------
+ *
+ * store_internal.h
+ *	  What the files of this module share, and nobody else.
+ *
+ * Who calls whom: each of these those after it.
+ *
+ *		store.c				reads and writes
+ *		store_follow.c		a session's own descriptor
+ *		store_state.c		the device comes and goes; what results mean
+ *		store_call.c		calls that end, whatever the device does
+ *		store_device.c		(in the device process) what the writer asks for
+ *		store_open.c		(in the device process) checks, claims, locks
+ *		store_place.c, store_space.c, store_mount.c, store_process.c, store_uring.c
+ *
+ * Copyright (c) 2026, the pg_flashcache developers
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef FC_STORE_INTERNAL_H
+#define FC_STORE_INTERNAL_H
+
+#include "compat.h"
+#include "failpoint.h"
+#include "layout.h"
+#include "store/store.h"
+#include "store/store_uring.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "port/atomics.h"
+
+#define FC_REPLACED "\"%s\" has been replaced by another file"
+#define FC_REPLACED_HINT "Nobody but the server may touch the file."
+
+/* What is known of a device: shared by all processes, and a copy in each request to the device process. */
+typedef struct FcDevice
+{
+	pg_atomic_uint32 generation;	/* counts openings, after the rest has
+									 * been set; 0 = not open */
+	pg_atomic_uint32 read_failures; /* in a row; no order needed */
+	pg_atomic_uint32 write_failures;	/* likewise; reads don't excuse them */
+	bool		direct;
+	bool		in_memory;		/* tmpfs: nothing hangs there */
+	uint32		slots;
+	uint32		log_blocks;
+	pg_atomic_uint32 no_ring;	/* errno of a process that could not bound its
+								 * wait; 0 = none, or reported */
+	uint8		identity[FC_IDENTITY_BYTES];	/* what its header has; for
+												 * the writer */
+	pg_atomic_uint32 alignment; /* of memory that is read into; no order
+								 * needed */
+	struct stat seen;			/* what was opened; see fc_same_thing() */
+	char		path[MAXPGPATH];
+	char		shares[32];		/* as fc_store_shares() */
+} FcDevice;
+
+/* FC_DEVICES of them.  NULL in the device process. */
+extern FcDevice *fc_devices;
+
+static inline FcDevice *
+fc_device(FcDeviceNo no)
+{
+	Assert(fc_devices != NULL && no < FC_DEVICES);
+	return &fc_devices[no];
+}
+
+/*
+ * Are these the same file or device?  A device is known by its number: its
+ * node may be made anew, and there may be several.
+ */
+static inline bool
+fc_same_thing(const struct stat *a, const struct stat *b)
+{
+	if (S_ISBLK(a->st_mode) || S_ISBLK(b->st_mode))
+		return S_ISBLK(a->st_mode) && S_ISBLK(b->st_mode) && a->st_rdev == b->st_rdev;
+	return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
+
+/* As the system calls, but -errno for errno. */
+static inline ssize_t
+fc_pread(int fd, char *to, size_t bytes, off_t offset)
+{
+	ssize_t		n;
+
+	Assert(bytes > 0 && offset >= 0);
+	do
+		n = pread(fd, to, bytes, offset);
+	while (n < 0 && errno == EINTR);
+	return n < 0 ? -errno : n;
+}
+
+static inline ssize_t
+fc_pwrite(int fd, const char *from, size_t bytes, off_t offset)
+{
+	ssize_t		n;
+
+	Assert(fd >= 0 && bytes > 0 && offset >= 0);
+	do
+		n = pwrite(fd, from, bytes, offset);
+	while (n < 0 && errno == EINTR);
+	return n < 0 ? -errno : n;
+}
+
+/* ---- store_state.c: the device comes and goes; what results mean ---- */
+
+/*
+ * Judges the result of a read or write: a time-out is enough, other failures
+ * may happen.  What was lost with a ring says nothing about the device, and
+ * what another opening than the current one answers nothing about that.
+ */
+extern FcIo fc_state_judge(uint32 opening, bool write, bool ok, ssize_t result, size_t bytes, off_t offset, int timeout_ms);
+
+/* fc_follow() has failed to go to that opening, errno says why: is the device gone, or is this process to blame? */
+extern FcIo fc_state_no_way(uint32 opening, int timeout_ms);
+
+/* The number of the current opening; the writer's requests are all of that. */
+extern uint32 fc_state_opening(void);
+
+/* ---- store_follow.c: a session's own descriptor ---- */
+
+/* This process's way to the device, to read; -1 before fc_follow(). */
+extern int	fc_follow_fd;
+
+/* The opening that it is of, or that fc_follow() has tried to go to. */
+extern uint32 fc_follow_opening;
+
+/*
+ * Makes fc_follow_fd lead to the device as opened last.  What it returns is
+ * believed only if the checksum of R3 agrees.  False with errno: ETIMEDOUT if
+ * there was no answer, EAGAIN if it may be better the next time, ESTALE if
+ * another file is there.
+ */
+extern bool fc_follow(int timeout_ms);
+
+/* ---- store_call.c: calls that end, whatever the device does ---- */
+
+/* What the writer wants of the device process, and its answer. */
+typedef enum FcDeviceOp
+{
+	FC_OP_OPEN,
+	FC_OP_ADOPT,
+	FC_OP_READ,
+	FC_OP_WRITE,
+	FC_OP_SYNC,
+	FC_OP_CLOSE,
+} FcDeviceOp;
+
+typedef struct FcDeviceRequest
+{
+	FcDeviceOp	op;
+	FcFault		fault;			/* what a test wants to go wrong */
+	FcDevice	device;			/* a copy: of what was opened last, then of
+								 * what is open now */
+	char		path[MAXPGPATH];
+	uint32		slots;
+	uint32		log_blocks;
+	bool		require_mount;
+	bool		same;			/* answer of FC_OP_OPEN: as fc_store_open() */
+	int			n;
+	off_t		offset[FC_STORE_MAX_RUN];	/* of each page; those of a write
+											 * lie in a row */
+	ssize_t		result;			/* bytes or -errno; for opening -1 and why not */
+	uint64		ns;				/* what the device took */
+	FcReason	error;
+	char		pages[FC_STORE_MAX_RUN][BLCKSZ] pg_attribute_aligned(FC_IO_ALIGN);
+} FcDeviceRequest;
+
+/* The result of a request when there is no device process to make it to; no answer in time is -ETIMEDOUT. */
+#define FC_NO_PROCESS ((ssize_t) -ECHILD)
+
+/* A request to be filled in; NULL, and the result instead of one, if none can be made.  Only the writer makes any. */
+extern FcDeviceRequest *fc_call_new(FcDeviceOp op, ssize_t *result);
+
+/* Makes it, and returns its result. */
+extern ssize_t fc_call_make(FcDeviceRequest *r, int timeout_ms);
+
+/* The end of a wait that begins now. */
+extern uint64 fc_call_deadline(int timeout_ms);
+
+/* As open(), by io_uring; errno is ETIMEDOUT when there was no answer in time, and EAGAIN as long as that is so. */
+extern int	fc_call_open(const char *path, int flags, int timeout_ms);
+
+/*
+ * Closes what was opened too late, and once more what could not be closed.
+ * False: the former is still being opened, or can't be closed now.
+ */
+extern bool fc_call_close_late(void);
+
+/*
+ * As close(); `bounded`: by io_uring, since it may have to wait for the device.
+ * It is taken care of then until it is closed.  False: not now, since one is
+ * being closed already, or there is no ring.
+ */
+extern bool fc_call_close(int fd, bool bounded);
+
+/* Memory that a session has read into by io_uring, FC_STAGE_PAGES pages. */
+#define FC_STAGE_PAGES FC_URING_BATCH
+
+typedef struct FcStage
+{
+	char	   *memory;			/* never given back (H2); NULL: none yet */
+	ssize_t		result[FC_STAGE_PAGES];
+	int			nresults;		/* all of them in one ring */
+} FcStage;
+
+/* One that no request is under way for; NULL if there is none. */
+extern FcStage *fc_call_stage(void);
+
+/* Has this process lost so much memory to rings that broke that it takes no more? */
+extern bool fc_call_has_given_up(void);
+
+/* ---- store_device.c: what the device process does ---- */
+
+/* Answers the request; for fc_process_ready(). */
+extern void fc_device_serve(void *request);
+
+/* ---- store_open.c: checks, claims and locks, in the device process ---- */
+
+/* FC_OP_OPEN and FC_OP_ADOPT: true, or false with r->error. */
+extern bool fc_open_for_server(FcDeviceRequest *r);
+extern bool fc_open_adopt(FcDeviceRequest *r);
+
+/* The descriptor, or -1; may it be written to?  Only what was checked and locked may. */
+extern int	fc_open_fd(void);
+extern bool fc_open_claimed(void);
+
+/* Lets go of it. */
+extern void fc_open_close(void);
+
+/* What to do about errno of an open(); in any process. */
+extern const char *fc_open_hint(bool is_device);
+
+/*
+ * H6: a read that updates the time of access writes to the file system's
+ * journal, and so could hang where the read itself can be turned away from.
+ * Only the owner may ask for this.  In any process.
+ */
+extern void fc_open_without_atime(int fd);
+
+#endif							/* FC_STORE_INTERNAL_H */

@@ -1,0 +1,588 @@
+/*-------------------------------------------------------------------------
+ *
+ * store_open.c
+ *	  Opening the device for the server: checks, claims, locks.  In the device
+ *	  process.
+ *
+ * Refused, because each has cost somebody data or privacy: a path inside the
+ * data directory or a tablespace (base backups would copy it, and
+ * tools that walk the directory would stumble on it), folders in which others
+ * could put another file in its place, symbolic links (they can be
+ * re-pointed), files with other names (hard links), files owned by or
+ * readable to others (all this in store_place.c), files that carry no header
+ * of ours (a mistyped path), mounted block devices.
+ *
+ * Copyright (c) 2026, the pg_flashcache developers
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <sys/file.h>
+#include <sys/ioctl.h>
+
+#include "store/store_internal.h"
+#include "store/store_place.h"
+#include "store/store_process.h"
+#include "store/store_space.h"
+
+/* A device that somebody else has is tried for so often, for 2 s. */
+#define CLAIM_TRIES 200
+#define CLAIM_STEP_US 10000
+
+/* ---- the descriptor ---- */
+
+/* The device process's way to the device. */
+static int	device_fd = -1;
+
+/* Was it checked and locked, so that it may be written to? */
+static bool claimed = false;
+
+int
+fc_open_fd(void)
+{
+	Assert(fc_in_device_process());
+	return device_fd;
+}
+
+bool
+fc_open_claimed(void)
+{
+	Assert(fc_in_device_process());
+	Assert(!claimed || device_fd >= 0);
+	return claimed;
+}
+
+void
+fc_open_close(void)
+{
+	Assert(fc_in_device_process());
+	Assert(!claimed || device_fd >= 0);
+	if (device_fd < 0)
+		return;
+	close(device_fd);
+	device_fd = -1;
+	claimed = false;
+}
+
+/* From now on the way to the device is another descriptor. */
+static void
+replace_device(int fd)
+{
+	Assert(fd >= 0 && fd != device_fd);
+	if (device_fd >= 0)
+		close(device_fd);
+	device_fd = fd;
+}
+
+/* Is that what this process has open? */
+static bool
+is_mine(const struct stat *st)
+{
+	struct stat mine;
+
+	return device_fd >= 0 && fstat(device_fd, &mine) == 0 && fc_same_thing(&mine, st);
+}
+
+/* ---- what is there? ---- */
+
+/* Bytes read at a place of the device, before it is in use; -1 with the reason. */
+static ssize_t
+read_block(int fd, const char *path, char *block, off_t offset, FcReason *error)
+{
+	ssize_t		n = fc_pread(fd, block, FC_HEADER_BLOCK, offset);
+
+	Assert((uintptr_t) block % FC_IO_ALIGN == 0 && offset % FC_HEADER_BLOCK == 0);
+	if (n >= 0)
+		return n;
+	errno = -n;
+	fc_fail(error, "Check the device.", "could not read \"%s\": %m", path);
+	return -1;
+}
+
+/* It has no header.  Only what this server has had open may be called ours all the same. */
+static bool
+foreign(FcDevice *device, const char *path, const struct stat *st, FcReason *error)
+{
+	static const char what[] = "\"%s\" holds something that is not a flash cache";
+
+	if (S_ISBLK(st->st_mode))
+		return fc_fail_restart(error, "If nobody needs what is on it, clear its first megabyte (dd; wipefs clears less) and call pg_flashcache_enable(); else choose another device and restart the server.",
+							   what, path);
+	if (pg_atomic_read_u32(&device->generation) != 0 && fc_same_thing(st, &device->seen))
+		return fc_fail(error, "It was the cache's file until somebody wrote to it. Remove it if what it holds now is not needed.",
+					   what, path);
+	return fc_fail_restart(error, "If nobody needs what is in it, move it elsewhere and call pg_flashcache_enable(); else choose another path and restart the server.", what, path);
+}
+
+/*
+ * A file that begins like an empty one: is it empty where its data goes on?
+ * That of a terabyte of zeros can't be read, so some places must do.  Negative
+ * if the file can't be read.
+ */
+static ssize_t
+look_beyond(int fd, const char *path, off_t size, char *block, bool *empty, FcReason *error)
+{
+	off_t		step = (size - FC_EMPTY_BYTES) / FC_EMPTY_PLACES;
+	ssize_t		n = 0;
+
+	for (int i = 0; *empty && n >= 0 && i < FC_EMPTY_PLACES; i++)
+	{
+		off_t		place = FC_EMPTY_BYTES + i * step;
+		off_t		data = lseek(fd, place, SEEK_DATA);
+
+		if (data < 0 && errno == ENXIO)
+			break;
+		if (data < 0)
+			data = place;
+		n = read_block(fd, path, block, data - data % FC_HEADER_BLOCK, error);
+		*empty = n <= 0 || fc_layout_is_empty(block, n);
+	}
+	return n;
+}
+
+/* The header must be ours, or the place must be empty. */
+static bool
+check_header(FcDevice *device, int fd, const char *path, const struct stat *st, char *block, FcReason *error)
+{
+	off_t		offset = 0;
+	ssize_t		n;
+	bool		empty;
+
+	Assert(S_ISREG(st->st_mode) || S_ISBLK(st->st_mode));
+	if (S_ISREG(st->st_mode) && st->st_size == 0)
+		return true;
+	n = read_block(fd, path, block, 0, error);
+	if (n == FC_HEADER_BLOCK && fc_layout_is_header(block, n))
+		return true;
+	empty = n == FC_HEADER_BLOCK;
+	while (empty && n > 0 && offset < FC_EMPTY_BYTES)
+	{
+		empty = fc_layout_is_empty(block, n);
+		offset += n;
+		n = read_block(fd, path, block, offset, error);
+	}
+	if (empty && n > 0 && S_ISREG(st->st_mode))
+		n = look_beyond(fd, path, st->st_size, block, &empty, error);
+	if (n < 0)
+		return false;
+	return empty || foreign(device, path, st, error);
+}
+
+/* Is that the header which was written when the device was opened, to the last bit? */
+static bool
+is_same_header(const FcDevice *device, const char *block, size_t len)
+{
+	static char wanted[FC_HEADER_BLOCK] pg_attribute_aligned(FC_IO_ALIGN);
+
+	fc_layout_make_header(wanted, device->slots, device->identity);
+	return len == FC_HEADER_BLOCK && memcmp(wanted, block, FC_HEADER_BLOCK) == 0;
+}
+
+/* It must be. */
+static bool
+check_same_header(FcDevice *device, int fd, FcReason *error)
+{
+	static char found[FC_HEADER_BLOCK] pg_attribute_aligned(FC_IO_ALIGN);
+	ssize_t		n = read_block(fd, device->path, found, 0, error);
+
+	if (n < 0)
+		return false;
+	if (is_same_header(device, found, n))
+		return true;
+	return fc_fail(error, "Find out who has written to it. It is opened anew if it still is a flash cache.",
+				   "\"%s\" no longer begins with what the server wrote there", device->path);
+}
+
+static bool
+check_size(int fd, const char *path, const struct stat *st, uint32 slots, uint32 log_blocks, FcReason *error)
+{
+	uint64		needed = fc_layout_bytes(slots, log_blocks);
+	uint64		size = st->st_size;
+
+	Assert(slots >= FC_MIN_SLOTS);
+	if (S_ISBLK(st->st_mode) && ioctl(fd, BLKGETSIZE64, &size) != 0)
+		size = 0;
+	if (size >= needed)
+		return true;
+	if (!S_ISBLK(st->st_mode))
+		return fc_fail(error, "It is given its length back when it is opened anew.",
+					   "\"%s\" has %llu bytes, %llu are needed",
+					   path, (unsigned long long) size, (unsigned long long) needed);
+	if (size == 0)
+		return fc_fail(error, "Check that the device is attached.",
+					   "block device \"%s\" has 0 bytes, %llu are needed", path, (unsigned long long) needed);
+	return fc_fail_restart(error, "Lower pg_flashcache.size, and restart the server.",
+						   "block device \"%s\" has %llu bytes, %llu are needed",
+						   path, (unsigned long long) size, (unsigned long long) needed);
+}
+
+static bool
+write_header(int fd, const char *path, uint32 slots, const uint8 *identity, char *block, FcReason *error)
+{
+	ssize_t		n;
+
+	Assert(slots >= FC_MIN_SLOTS);
+	Assert((uintptr_t) block % FC_IO_ALIGN == 0);
+	fc_layout_make_header(block, slots, identity);
+	n = fc_pwrite(fd, block, FC_HEADER_BLOCK, 0);
+	if (n == FC_HEADER_BLOCK)
+		return true;
+	errno = n < 0 ? -n : EIO;
+	return fc_fail(error, "Check the device.", "could not write to \"%s\": %m", path);
+}
+
+/* ---- opening ---- */
+
+void
+fc_open_without_atime(int fd)
+{
+	if (fd >= 0)
+		(void) fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NOATIME);
+}
+
+/* Opens without following a symbolic link; O_DIRECT where it can be had. */
+static int
+open_device(int folder, const char *name, int flags, bool *direct)
+{
+	int			fd;
+
+	Assert(folder >= 0 && name[0] != '\0' && strchr(name, '/') == NULL);
+	if (fc_process_failpoint(FC_FP_STORE_OPEN))
+	{
+		errno = EIO;
+		return -1;
+	}
+	flags |= O_RDWR | O_NOFOLLOW | O_NOCTTY | O_CLOEXEC;
+	*direct = true;
+	fd = openat(folder, name, flags | O_DIRECT, S_IRUSR | S_IWUSR);
+	if (fd < 0 && errno == EINVAL)
+	{
+		*direct = false;
+		/* some kernels have made the file all the same */
+		if (flags & O_CREAT)
+			flags &= ~O_EXCL;
+		fd = openat(folder, name, flags, S_IRUSR | S_IWUSR);
+	}
+
+	fc_open_without_atime(fd);
+	return fd;
+}
+
+/*
+ * What the device asks of the memory that it reads into: often far less than
+ * a page of memory, 4 bytes with NVMe and 512 with most others.  Kernels
+ * before 6.1 don't say.
+ */
+static uint32
+memory_alignment(int fd, bool direct)
+{
+#ifdef STATX_DIOALIGN
+	struct statx stx;
+
+	if (direct && statx(fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &stx) == 0 &&
+		(stx.stx_mask & STATX_DIOALIGN) != 0 &&
+		stx.stx_dio_mem_align > 0 && stx.stx_dio_mem_align < FC_IO_ALIGN)
+		return stx.stx_dio_mem_align;
+#endif
+	return direct ? FC_IO_ALIGN : 1;
+}
+
+const char *
+fc_open_hint(bool is_device)
+{
+	Assert(errno != 0);
+	switch (errno)
+	{
+		case EACCES:
+		case EPERM:
+			return is_device ? "Give the device to the server's user, with a udev rule that lasts." :
+				"Check that the flash device is mounted. The file and its folder must belong to the server's user.";
+		case EBUSY:
+			return "A block device that is mounted, or in use by others, cannot be used (lsblk, fuser).";
+		case EROFS:
+			return "The file system is mounted read-only.";
+		case ENAMETOOLONG:
+			return "Set pg_flashcache.file to a shorter name and restart the server.";
+		case ELOOP:
+			return "Symbolic links are refused: put the file itself in that place, or name it and restart the server.";
+		default:
+			return "Check that the flash device is there and mounted.";
+	}
+}
+
+/*
+ * The device was not to be had, errno says why.  Somebody else has it: is it
+ * worth another try?  A process that was killed lets go of its files after
+ * its shared memory, and the kernel ends its requests later still: the server
+ * may be up again by then.  So this waits, a little.
+ */
+static bool
+try_again(int *tries)
+{
+	Assert(*tries >= 0 && *tries <= CLAIM_TRIES);
+	if ((errno != EWOULDBLOCK && errno != EBUSY) || ++*tries >= CLAIM_TRIES)
+		return false;
+	(void) fc_process_failpoint(FC_FP_STORE_CLAIM);
+	fc_process_sleep(CLAIM_STEP_US);
+	fc_process_goes_on();
+	return true;
+}
+
+/* Opens a block device for the whole server: nobody else uses it meanwhile. */
+static int
+open_exclusively(int folder, const char *name, const struct stat *st, bool *direct)
+{
+	/* refuses one that is mounted, and our own claim as well */
+	int			fd = open_device(folder, name, O_EXCL, direct);
+
+	Assert(S_ISBLK(st->st_mode));
+	Assert(!claimed);
+	if (fd < 0 && errno == EBUSY && is_mine(st))
+	{
+		close(device_fd);
+		device_fd = -1;
+		fd = open_device(folder, name, O_EXCL, direct);
+	}
+	for (int tries = 0; fd < 0 && try_again(&tries);)
+		fd = open_device(folder, name, O_EXCL, direct);
+	return fd;
+}
+
+/* Was there a device under that name when it was opened last? */
+static bool
+was_device(FcDevice *device, const char *path)
+{
+	return pg_atomic_read_u32(&device->generation) != 0 && S_ISBLK(device->seen.st_mode) &&
+		strcmp(path, device->path) == 0;
+}
+
+/*
+ * What is there, and may it be used?  Where it should be a device, no file is
+ * made: the kernel would keep it in memory.
+ */
+static bool
+look_at(FcDevice *device, int folder, const char *name, const char *path, bool *found, struct stat *st, FcReason *error)
+{
+	*found = fstatat(folder, name, st, AT_SYMLINK_NOFOLLOW) == 0;
+	if (!*found && errno != ENOENT)
+		return fc_fail(error, fc_open_hint(false), "could not open \"%s\": %m", path);
+	if (*found && !fc_place_check(path, st, error))
+		return false;
+	if (*found && S_ISREG(st->st_mode) && fc_place_in_dev(folder))
+		return fc_fail_restart(error, "Name a block device, or a file on local flash, and restart the server.",
+							   "\"%s\" is a regular file in /dev, which is kept in memory", path);
+	if (!*found && (was_device(device, path) || fc_place_in_dev(folder)))
+		return fc_fail(error, DEVICE_HINT,
+					   "block device \"%s\" does not exist", path);
+	return true;
+}
+
+/* May it lie on that file system? */
+static bool
+check_system(int at, const char *path, bool require_mount, FcReason *error)
+{
+	const char *with = require_mount ? fc_place_shares(at) : "";
+
+	return with[0] == '\0' ||
+		fc_fail(error, "Mount the flash device, or set pg_flashcache.require_mount to off.",
+				"\"%s\" is on the same file system as %s", path, with);
+}
+
+/*
+ * Opens what is to be the device; `make`: makes it if it is not there.  Looks
+ * before: merely to open a tape or a watchdog is to do something to it.  And
+ * after: what is open may no longer be what was seen.
+ */
+static int
+open_checked(FcDevice *device, const char *path, bool make, bool require_mount, struct stat *st, bool *direct, FcReason *error)
+{
+	const char *name;
+	int			folder = fc_place_open(path, &name, error);
+	bool		found;
+	int			fd = -1;
+
+	Assert(!make || !claimed);
+	if (folder < 0)
+		return -1;
+	if (!look_at(device, folder, name, path, &found, st, error) ||
+		(!found && !check_system(folder, path, require_mount, error)))
+	{
+		close(folder);
+		return -1;
+	}
+	Assert(!found || S_ISREG(st->st_mode) || S_ISBLK(st->st_mode));
+	(void) fc_process_failpoint(FC_FP_STORE_LOOKED);
+	errno = ENOENT;
+	if (found && S_ISBLK(st->st_mode))
+		fd = open_exclusively(folder, name, st, direct);
+	else if (found)
+		fd = open_device(folder, name, 0, direct);
+	else if (make)
+		fd = open_device(folder, name, O_CREAT | O_EXCL, direct);
+	if (fd < 0)
+		fc_fail(error, fc_open_hint(found && S_ISBLK(st->st_mode)), "could not open \"%s\": %m", path);
+	close(folder);
+	if (fd < 0)
+		return -1;
+	if (fstat(fd, st) != 0)
+		fc_fail(error, "Check the device.", "could not stat \"%s\": %m", path);
+	else if (fc_place_check(path, st, error) &&
+			 (S_ISBLK(st->st_mode) ||
+			  (fc_place_check_foreign(fd, path, error) && check_system(fd, path, require_mount, error))))
+		return fd;
+	close(fd);
+	return -1;
+}
+
+/* ---- for the whole server ---- */
+
+/*
+ * Locks it against other servers.  The descriptor is a new one even for a
+ * file that is open already: the old one may belong to a device or a mount
+ * that has gone and come back.  Hence the lock moves.
+ */
+static bool
+lock_device(int fd, const char *path, FcReason *error)
+{
+	int			rc = flock(fd, LOCK_EX | LOCK_NB);
+
+	Assert(fd >= 0 && fd != device_fd);
+	Assert(!claimed);
+	if (rc != 0 && errno == EWOULDBLOCK && device_fd >= 0 && flock(device_fd, LOCK_UN) == 0)
+		rc = flock(fd, LOCK_EX | LOCK_NB);
+	for (int tries = 0; rc != 0 && try_again(&tries);)
+		rc = flock(fd, LOCK_EX | LOCK_NB);
+	if (rc == 0)
+		return true;
+	if (errno == EWOULDBLOCK)
+		return fc_fail_restart(error, "Give every server a file of its own, and restart the server. One that ended while the device hung keeps it until the device answers.",
+							   "\"%s\" is in use by another server", path);
+	return fc_fail(error, "Check the file system.", "could not lock \"%s\": %m", path);
+}
+
+/*
+ * Is another file to be the device than before?  Then the space of the former
+ * one, which may have been deleted, is needed: this process lets go of it.
+ * Sessions may have it open still.
+ */
+static bool
+leave_former(FcDevice *device, const struct stat *st)
+{
+	if (device_fd >= 0 && !is_mine(st))
+		fc_open_close();
+	return pg_atomic_read_u32(&device->generation) != 0 && S_ISREG(device->seen.st_mode) &&
+		device->seen.st_dev == st->st_dev && !fc_same_thing(&device->seen, st);
+}
+
+/*
+ * Is it the one that was open last?  Its header is not yet written anew.  A
+ * file that was shortened meanwhile is not: it has lost what was cut off.
+ */
+static bool
+is_same_device(const FcDeviceRequest *r, int fd, const struct stat *st)
+{
+	static char block[FC_HEADER_BLOCK] pg_attribute_aligned(FC_IO_ALIGN);
+	const FcDevice *device = &r->device;
+
+	return pg_atomic_read_u32(unconstify(pg_atomic_uint32 *, &device->generation)) != 0 &&
+		device->slots == r->slots && device->log_blocks == r->log_blocks && fc_same_thing(st, &device->seen) &&
+		(S_ISBLK(st->st_mode) || st->st_size >= fc_layout_bytes(r->slots, r->log_blocks)) &&
+		fc_pread(fd, block, FC_HEADER_BLOCK, 0) == FC_HEADER_BLOCK &&
+		is_same_header(device, block, FC_HEADER_BLOCK);
+}
+
+bool
+fc_open_for_server(FcDeviceRequest *r)
+{
+	static char block[FC_HEADER_BLOCK] pg_attribute_aligned(FC_IO_ALIGN);
+	FcDevice   *device = &r->device;
+	FcReason   *error = &r->error;
+	bool		refuse = r->fault.action == FC_FP_NOSPACE;
+	uint8		identity[FC_IDENTITY_BYTES];
+	struct stat st;
+	bool		direct;
+	int			fd;
+
+	Assert(fc_in_device_process());
+	Assert(r->op == FC_OP_OPEN && r->slots >= FC_MIN_SLOTS);
+	claimed = false;			/* the lock may move */
+	if (!pg_strong_random(identity, sizeof(identity)))
+		return fc_fail(error, "Check the kernel's random number generator.", "could not generate random bytes");
+	fd = open_checked(device, r->path, true, r->require_mount, &st, &direct, error);
+	if (fd < 0)
+		return false;
+	fc_process_goes_on();
+	if (!lock_device(fd, r->path, error) ||
+		(S_ISBLK(st.st_mode) && !check_size(fd, r->path, &st, r->slots, r->log_blocks, error)) ||
+		!check_header(device, fd, r->path, &st, block, error))
+	{
+		close(fd);
+		return false;
+	}
+	r->same = is_same_device(r, fd, &st);
+	if ((S_ISREG(st.st_mode) &&
+		 !fc_space_reserve(fd, r->path, &st, fc_layout_bytes(r->slots, r->log_blocks), leave_former(device, &st), refuse, error)) ||
+		!write_header(fd, r->path, r->slots, identity, block, error))
+	{
+		close(fd);
+		return false;
+	}
+
+	replace_device(fd);
+	claimed = true;
+	memcpy(device->identity, identity, sizeof(identity));
+	device->direct = direct;
+	device->in_memory = fc_space_in_memory(fd);
+	device->slots = r->slots;
+	device->log_blocks = r->log_blocks;
+	pg_atomic_write_u32(&device->alignment, memory_alignment(device_fd, direct));
+	device->seen = st;
+	strlcpy(device->path, r->path, sizeof(device->path));
+	strlcpy(device->shares, S_ISBLK(st.st_mode) ? "" : fc_place_shares(fd), sizeof(device->shares));
+	return true;
+}
+
+/* Is what is open what was opened last, and as it was then? */
+static bool
+is_as_opened(FcDevice *device, int fd, FcReason *error)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) != 0)
+		return fc_fail(error, "Check the device.", "could not stat \"%s\": %m", device->path);
+	if (!fc_same_thing(&st, &device->seen))
+		return fc_fail(error, FC_REPLACED_HINT, FC_REPLACED, device->path);
+	return fc_place_check(device->path, &st, error) &&
+		check_size(fd, device->path, &st, device->slots, device->log_blocks, error) &&
+		check_same_header(device, fd, error);
+}
+
+/* See fc_store_adopt(). */
+bool
+fc_open_adopt(FcDeviceRequest *r)
+{
+	FcDevice   *device = &r->device;
+	FcReason   *error = &r->error;
+	struct stat st;
+	bool		direct;
+	int			fd;
+
+	Assert(fc_in_device_process());
+	Assert(r->op == FC_OP_ADOPT && pg_atomic_read_u32(&r->device.generation) != 0);
+	if (claimed)
+		return is_as_opened(device, device_fd, error);
+	fd = open_checked(device, device->path, false, false, &st, &direct, error);
+	if (fd < 0)
+		return false;
+	if (!lock_device(fd, device->path, error) || !is_as_opened(device, fd, error))
+	{
+		close(fd);
+		return false;
+	}
+	replace_device(fd);
+	claimed = true;
+	return true;
+}

@@ -1,0 +1,452 @@
+/*-------------------------------------------------------------------------
+ *
+ * store_process.c
+ *	  See store_process.h.
+ *
+ * Messages are single bytes.  From the writer: a request is in the memory; go
+ * on after a pause point.  From the device process: the answer is in the
+ * memory; it goes on; it has come to a pause point.
+ *
+ * It is made by fork() alone, and the writer collects it when it has ended: so
+ * where the postmaster is process 1 of a container, and would get it as an
+ * orphan, that only happens to one that ends after its writer, with status 0.
+ * An unknown child that ends so is ignored by the postmasters of 15 to 17, and
+ * logged by later ones.  There is one device process at a time: the next one
+ * is made when the former has been collected.
+ *
+ * Copyright (c) 2026, the pg_flashcache developers
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "compat.h"
+#include "miscadmin.h"
+#include "postmaster/interrupt.h"
+#include "stats/stats.h"
+#include "storage/fd.h"
+#include "storage/ipc.h"
+#include "storage/pmsignal.h"
+#include "storage/proc.h"
+#include "store/store_process.h"
+#include "utils/ps_status.h"
+
+#define REQUEST 'R'
+#define ANSWER 'A'
+#define GOES_ON 'T'
+#define POINT 'P'
+#define GO 'G'
+
+/* So often a writer that waits sees whether it is to stop. */
+#define LOOK_MS 100
+
+/* A process that has nothing more to do is waited for so often, for 0.1 s. */
+#define END_TRIES 100
+#define END_STEP_US 1000
+
+/* Begins the memory of a request. */
+typedef struct Head
+{
+	FcFailpointId point;		/* of POINT */
+	bool		fails;			/* of GO */
+	bool		points;			/* is any point armed? */
+} Head;
+
+/* The request begins at the next page, as direct I/O wants it. */
+#define HEAD_BYTES FC_IO_ALIGN
+
+const FcStoreOwner *fc_process_owner = NULL;
+int			fc_process_patience_ms = 0;
+
+static Head *head = NULL;
+static size_t memory_bytes;
+static int	sock = -1;			/* this process's end */
+static pid_t process = 0;		/* the device process, until it has been
+								 * collected */
+static bool under_way = false;	/* a request has not been answered */
+static bool is_device_process = false;
+
+bool
+fc_in_writer(void)
+{
+	return fc_process_owner != NULL && !is_device_process;
+}
+
+bool
+fc_in_device_process(void)
+{
+	return is_device_process;
+}
+
+/* ---- the device process ---- */
+
+static void
+tell(char what)
+{
+	Assert(is_device_process && sock >= 0);
+	if (send(sock, &what, 1, MSG_NOSIGNAL) != 1)
+		_exit(0);				/* the writer has gone */
+}
+
+static void
+hear(char what)
+{
+	char		byte;
+	ssize_t		n;
+
+	Assert(is_device_process && sock >= 0);
+	do
+		n = recv(sock, &byte, 1, 0);
+	while (n < 0 && errno == EINTR);
+	if (n != 1 || byte != what)
+		_exit(0);
+}
+
+void
+fc_process_goes_on(void)
+{
+	tell(GOES_ON);
+}
+
+bool
+fc_process_failpoint(FcFailpointId id)
+{
+	Assert(is_device_process);
+	Assert(id < FC_FP_COUNT);
+	if (!head->points)
+		return false;
+	head->point = id;
+	tell(POINT);
+	hear(GO);
+	return head->fails;
+}
+
+void
+fc_process_sleep(uint32 us)
+{
+	struct pollfd pfd = {
+		.fd = sock,
+		.events = POLLIN
+	};
+
+	Assert(is_device_process);
+	/* the writer has nothing to say now but that it has gone */
+	if (us > 0 && poll(&pfd, 1, (us + 999) / 1000) > 0)
+		_exit(0);
+}
+
+/*
+ * Signals that the server uses among its processes, or that whoever ends it
+ * sends to all of them, are none of its business: it ends when the writer has
+ * gone.  Beyond a limit of file sizes it gets an error.
+ */
+static void
+own_signals(void)
+{
+	static const int ignored[] = {SIGHUP, SIGINT, SIGTERM, SIGPIPE, SIGUSR1, SIGUSR2, SIGURG, SIGXFSZ};
+	sigset_t	none;
+
+	for (int s = 1; s < NSIG; s++)
+		(void) signal(s, SIG_DFL);
+	for (int i = 0; i < lengthof(ignored); i++)
+		(void) signal(ignored[i], SIG_IGN);
+	sigemptyset(&none);
+	(void) sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+/* Keeps nothing open but the socket: not the log's pipe, no socket of a client, no data file. */
+static bool
+own_descriptors(void)
+{
+	DIR		   *d = opendir("/proc/self/fd");
+	struct dirent *de;
+	int			null;
+
+	if (d == NULL)
+		return false;
+	while ((de = readdir(d)) != NULL)
+	{
+		int			fd = (int) strtol(de->d_name, NULL, 10);
+
+		if (de->d_name[0] != '.' && fd != dirfd(d) && fd != sock)
+			close(fd);
+	}
+	closedir(d);
+	null = open("/dev/null", O_RDWR);
+	if (sock > 2)
+		for (int fd = 0; fd <= 2; fd++)
+			if (fd != null)
+				(void) dup2(null, fd);
+	if (null > 2)
+		close(null);
+	return null >= 0;
+}
+
+/*
+ * Unmaps all that is shared and can be written to but the request.  (What can
+ * only be read is of libraries, which may look there.)  dsm_detach_all() would give back
+ * what belongs to the writer, whose segments these are; and what is mapped
+ * with the server's shared memory, statistics and rings, all goes at once.
+ */
+static bool
+own_memory(void)
+{
+	/*
+	 * no stdio: its buffer could be anywhere, the list changes while it is
+	 * read
+	 */
+	static char list[1024 * 1024];
+	size_t		n = 0;
+	ssize_t		got;
+	int			fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+
+	while (fd >= 0 && n < sizeof(list) - 1 && (got = read(fd, list + n, sizeof(list) - 1 - n)) > 0)
+		n += got;
+	if (fd < 0 || n == sizeof(list) - 1)
+		return false;
+	close(fd);
+	for (char *line = list, *next; (next = strchr(line, '\n')) != NULL; line = next + 1)
+	{
+		char	   *rights;
+		unsigned long from = strtoul(line, &rights, 16);
+		unsigned long to = *rights == '-' ? strtoul(rights + 1, &rights, 16) : 0;
+
+		if (to <= from || *rights++ != ' ')
+			return false;
+		if (rights[1] == 'w' && rights[3] == 's' && from != (unsigned long) head && munmap((void *) from, to - from) != 0)
+			return false;
+	}
+	return true;
+}
+
+static void
+run(void (*serve) (void *memory))
+{
+	Assert(head != NULL && sock >= 0);
+	is_device_process = true;
+	(void) setsid();
+	own_signals();
+	on_exit_reset();
+	MyProcPid = getpid();
+	/* so that whoever looks at these by mistake does nothing, or crashes here */
+	fc_stats = NULL;
+	fc_failpoint_forget();
+	MyProc = NULL;
+	MyLatch = NULL;
+	if (!own_descriptors() || !own_memory() || chdir("/") != 0)
+		_exit(0);
+	init_ps_display("pg_flashcache device");
+	for (;;)
+	{
+		hear(REQUEST);
+		serve((char *) head + HEAD_BYTES);
+		tell(ANSWER);
+	}
+}
+
+/* ---- the writer ---- */
+
+void *
+fc_process_memory(size_t bytes)
+{
+	Assert(fc_in_writer());
+	Assert(bytes > 0);
+	if (head == NULL)
+	{
+		void	   *memory = mmap(NULL, HEAD_BYTES + bytes, PROT_READ | PROT_WRITE,
+								  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+		if (memory == MAP_FAILED)
+			return NULL;
+		head = memory;
+		memory_bytes = bytes;
+	}
+	Assert(memory_bytes == bytes);
+	return (char *) head + HEAD_BYTES;
+}
+
+void
+fc_process_abandon(void)
+{
+	Assert(fc_in_writer());
+	if (sock < 0)
+		return;
+	close(sock);
+	ReleaseExternalFD();
+	sock = -1;
+	under_way = false;
+}
+
+/* Has the former one gone?  It may be about to. */
+static bool
+collected(void)
+{
+	for (int i = 0; process != 0; i++)
+	{
+		if (waitpid(process, NULL, WNOHANG) != 0)
+			process = 0;
+		else if (i == END_TRIES)
+			return false;
+		else
+			pg_usleep(END_STEP_US);
+	}
+	return true;
+}
+
+static bool
+make_process(void (*serve) (void *memory))
+{
+	int			ends[2];
+
+	Assert(sock < 0 && process == 0 && !under_way);
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
+		return false;
+	process = fork();
+	if (process == 0)
+	{
+		sock = ends[1];
+		run(serve);
+	}
+	close(ends[1]);
+	if (process < 0)
+	{
+		int			save_errno = errno;
+
+		close(ends[0]);
+		process = 0;
+		errno = save_errno;
+		return false;
+	}
+	sock = ends[0];
+	ReserveExternalFD();
+	return true;
+}
+
+/* Takes what the device process says, if it has said something; false if it has died. */
+static bool
+listen_to_it(bool *goes_on)
+{
+	char		byte = 0;
+	ssize_t		n = recv(sock, &byte, 1, MSG_DONTWAIT);
+
+	Assert(fc_in_writer() && sock >= 0);
+	Assert(under_way || n <= 0);	/* it speaks when it is asked */
+	*goes_on = false;
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return true;
+	if (n == 1 && byte == ANSWER)
+		under_way = false;
+	else if (n == 1 && byte == GOES_ON)
+		*goes_on = true;
+	else if (n == 1 && byte == POINT)
+	{
+		char		go = GO;
+
+		*goes_on = true;
+		head->fails = fc_failpoint(head->point);
+		n = send(sock, &go, 1, MSG_NOSIGNAL);
+	}
+	if (n == 1)
+		return true;
+	fc_process_abandon();
+	return false;
+}
+
+FcAnswer
+fc_process_ready(bool make, void (*serve) (void *memory))
+{
+	bool		more = true;
+
+	Assert(fc_in_writer());
+	Assert(!under_way || sock >= 0);
+	while (under_way && more)
+		(void) listen_to_it(&more);
+	if (under_way)
+		return FC_NOT_ANSWERED;
+	if (sock >= 0)
+		return FC_ANSWERED;
+	errno = 0;
+	if (!make)
+		return FC_NOBODY;
+	if (!collected())
+		return FC_NOT_ANSWERED;
+	errno = ENOMEM;
+	return head != NULL && make_process(serve) ? FC_ANSWERED : FC_NOBODY;
+}
+
+static uint64
+limit_ns(int timeout_ms)
+{
+	return timeout_ms > 0 ? (uint64) timeout_ms * 1000000 : PG_INT64_MAX;
+}
+
+/*
+ * The writer waits without a limit, and the settings have changed: there may
+ * be one now, from this moment on.  False if the device is no longer wanted.
+ */
+static bool
+reload(uint64 *begin, uint64 *limit)
+{
+	int			timeout_ms = fc_process_owner->reload();
+
+	Assert(under_way);
+	*begin = fc_now_ns();
+	*limit = limit_ns(timeout_ms);
+	return timeout_ms >= 0;
+}
+
+FcAnswer
+fc_process_call(int timeout_ms)
+{
+	uint64		limit = limit_ns(timeout_ms);
+	uint64		begin = fc_now_ns();
+	char		request = REQUEST;
+	uint64		asked_at = 0;	/* to end */
+
+	Assert(fc_in_writer());
+	Assert(timeout_ms >= 0);
+	Assert(sock >= 0 && !under_way);
+	head->points = fc_failpoints_armed();
+	under_way = send(sock, &request, 1, MSG_NOSIGNAL) == 1;
+	if (!under_way)
+		fc_process_abandon();
+	while (under_way)
+	{
+		struct pollfd pfd = {
+			.fd = sock,
+			.events = POLLIN
+		};
+		uint64		waited = fc_now_ns() - begin;
+		uint64		left_ms = waited < limit ? (limit - waited + 999999) / 1000000 : 0;
+		bool		goes_on = false;
+
+		if (poll(&pfd, 1, (int) Min(left_ms, LOOK_MS)) > 0 && !listen_to_it(&goes_on))
+			break;
+		if (goes_on)
+			begin = fc_now_ns();
+		if (!under_way)
+			return FC_ANSWERED;
+		if (ShutdownRequestPending && asked_at == 0)
+			asked_at = fc_now_ns();
+		if ((asked_at != 0 && fc_now_ns() - asked_at >= (uint64) fc_process_patience_ms * 1000000) || !PostmasterIsAlive())
+		{
+			fc_process_owner->stop();
+			return FC_NOT_ANSWERED;
+		}
+		if (!goes_on && left_ms == 0)
+			return FC_NOT_ANSWERED;
+		if (timeout_ms == 0 && ConfigReloadPending && !reload(&begin, &limit))
+			return FC_NOT_ANSWERED;
+	}
+	errno = 0;
+	return FC_NOBODY;
+}

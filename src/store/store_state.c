@@ -1,0 +1,392 @@
+/*-------------------------------------------------------------------------
+ *
+ * store_state.c
+ *	  The device comes and goes: what is known of it, and what results mean.
+ *
+ * The writer opens the device and lets go of it; sessions learn of that by the
+ * number of the opening, which is set after all the rest (store_follow.c).
+ * Whoever reads or writes has the result judged here.  What is enough to switch
+ * the cache off is left in words for that process (fc_store_trouble()); nobody
+ * gets it in another way.
+ *
+ * Copyright (c) 2026, the pg_flashcache developers
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "port/atomics.h"
+#include "stats/stats.h"
+#include "storage/shmem.h"
+#include "store/store_internal.h"
+#include "store/store_place.h"
+#include "store/store_process.h"
+
+/* Failures in a row, over all processes, after which the device is given up. */
+#define FAILURES_IN_A_ROW 3
+
+#define HUNG "the flash device did not answer for %d ms"
+#define KERNEL_HINT "See the kernel's log for what ails the device."
+#define HUNG_HINT KERNEL_HINT " If such pauses are normal for it, raise pg_flashcache.io_timeout."
+
+/*
+ * Opening may take longer than reading: a step of it (the walk along the path,
+ * a try for the lock, a piece of space) gets as long as this at least.
+ */
+#define OPEN_TIMEOUT_MS 10000
+
+FcDevice   *fc_devices = NULL;
+
+static FcReason trouble;
+static uint32 trouble_of = 0;	/* the opening that it is of */
+static int	last_errno = 0;
+
+FcPart
+fc_store_part(void)
+{
+	return fc_part("pg_flashcache store", FC_DEVICES * sizeof(FcDevice));
+}
+
+void
+fc_store_shmem_init(void)
+{
+	FcPart		part = fc_store_part();
+	bool		found;
+
+	fc_devices = ShmemInitStruct(part.name, part.size, &found);
+	memset(fc_devices, 0, part.size);
+	for (int i = 0; i < FC_DEVICES; i++)
+	{
+		FcDevice   *device = &fc_devices[i];
+
+		pg_atomic_init_u32(&device->generation, 0);
+		pg_atomic_init_u32(&device->read_failures, 0);
+		pg_atomic_init_u32(&device->write_failures, 0);
+		pg_atomic_init_u32(&device->alignment, FC_IO_ALIGN);
+		pg_atomic_init_u32(&device->no_ring, 0);
+	}
+}
+
+/* ---- what results mean ---- */
+
+/* Why a request got no answer. */
+static bool
+no_answer(ssize_t result, int timeout_ms, FcReason *error)
+{
+	Assert(result == -ETIMEDOUT || result == FC_NO_PROCESS);
+	Assert(timeout_ms >= 0);
+	if (result == -ETIMEDOUT && timeout_ms == 0)
+		return fc_fail(error, KERNEL_HINT, "the flash device does not answer");
+	if (result == -ETIMEDOUT)
+		return fc_fail(error, HUNG_HINT, HUNG, timeout_ms);
+	if (errno != 0)
+		return fc_fail(error, "Check the limits of processes, memory and open files.",
+					   "could not make the process that uses the flash device: %m");
+	return fc_fail(error, "See the kernel's log: it may have been killed for lack of memory.",
+				   "the process that uses the flash device has ended");
+}
+
+uint32
+fc_state_opening(void)
+{
+	return pg_atomic_read_u32(&fc_device(FC_THE_DEVICE)->generation);
+}
+
+FcIo
+fc_state_no_way(uint32 opening, int timeout_ms)
+{
+	const FcDevice *device = fc_device(FC_THE_DEVICE);
+
+	Assert(errno != 0);
+	if (opening != fc_state_opening())
+		return FC_IO_FAILED;
+	switch (errno)
+	{
+		case EMFILE:
+		case ENFILE:
+		case ENOMEM:
+		case EINTR:
+		case EAGAIN:
+		case ECANCELED:			/* io_uring could make no thread */
+			return FC_IO_FAILED;
+		case ESTALE:
+			fc_fail(&trouble, FC_REPLACED_HINT, FC_REPLACED, device->path);
+			break;
+		case ETIMEDOUT:
+			fc_count(FC_TIMEOUTS);
+			fc_fail(&trouble, HUNG_HINT, HUNG, timeout_ms);
+			break;				/* H3 */
+		default:
+			fc_fail(&trouble, fc_open_hint(S_ISBLK(device->seen.st_mode)), "could not open \"%s\": %m", device->path);
+	}
+	fc_count(FC_READ_ERRORS);
+	trouble_of = opening;
+	return FC_IO_BROKEN;
+}
+
+FcIo
+fc_state_judge(uint32 opening, bool write, bool ok, ssize_t result, size_t bytes, off_t offset, int timeout_ms)
+{
+	FcDevice   *device = fc_device(FC_THE_DEVICE);
+	pg_atomic_uint32 *failures = write ? &device->write_failures : &device->read_failures;
+	bool		late;
+
+	Assert(offset >= 0);
+	Assert(!ok || (result >= 0 && result <= (ssize_t) bytes));
+	Assert(!write || fc_in_writer());
+	if (likely(ok))
+	{
+		if (unlikely(pg_atomic_read_u32(failures) != 0))
+			pg_atomic_write_u32(failures, 0);
+		return FC_IO_OK;
+	}
+	/* the ring broke, or could make no thread: not the device */
+	if (fc_uring_lost(result) || result == -ECANCELED)
+		return FC_IO_FAILED;
+	fc_count(write ? FC_WRITE_ERRORS : FC_READ_ERRORS);
+	last_errno = result < 0 && !fc_in_flight(result) ? -result : 0;
+	late = fc_in_flight(result) || result == -ETIMEDOUT;	/* or the kernel gave up */
+	if (late)
+		fc_count(FC_TIMEOUTS);
+	if (opening != fc_state_opening())
+		return FC_IO_FAILED;
+	trouble_of = opening;
+	if (late)
+	{
+		no_answer(-ETIMEDOUT, timeout_ms, &trouble);
+		return FC_IO_BROKEN;	/* H3 */
+	}
+	if (result == FC_NO_PROCESS)
+	{
+		no_answer(result, timeout_ms, &trouble);
+		return FC_IO_BROKEN;
+	}
+	if (pg_atomic_add_fetch_u32(failures, 1) < FAILURES_IN_A_ROW)
+		return FC_IO_FAILED;
+	errno = result < 0 ? -result : 0;
+	if (result < 0)
+		fc_fail(&trouble, fc_store_hint(errno), "%d failures in a row, the last: could not %s %zu bytes at offset %lld of \"%s\": %m",
+				FAILURES_IN_A_ROW, write ? "write" : "read", bytes, (long long) offset, device->path);
+	else
+		fc_fail(&trouble, "Check the device, and that nobody has shortened the file.",
+				"%d failures in a row, the last: could %s only %zd of %zu bytes at offset %lld of \"%s\"",
+				FAILURES_IN_A_ROW, write ? "write" : "read", result, bytes, (long long) offset, device->path);
+	return FC_IO_BROKEN;
+}
+
+int
+fc_store_last_errno(void)
+{
+	return last_errno;
+}
+
+const char *
+fc_store_hint(int code)
+{
+	return code == ENOSPC || code == EDQUOT ? "The storage below the device is full (thin provisioning, a sparse file): free space there." :
+		"Check the device.";
+}
+
+const FcReason *
+fc_store_trouble(void)
+{
+	return &trouble;
+}
+
+bool
+fc_store_trouble_is_over(void)
+{
+	return trouble_of != fc_state_opening();
+}
+
+/* ---- the writer opens it, and lets go of it ---- */
+
+void
+fc_store_patience(int ms)
+{
+	fc_process_patience_ms = ms;
+}
+
+void
+fc_store_own(const FcStoreOwner *owner)
+{
+	Assert(owner->stop != NULL && owner->reload != NULL);
+	Assert(fc_process_owner == NULL && fc_follow_fd < 0);
+	fc_process_owner = owner;
+}
+
+/* The device process is to open the device; NULL with the reason. */
+static FcDeviceRequest *
+ask_to_open(FcDeviceOp op, const FcDevice *device, const char *path, uint32 slots, uint32 log_blocks, bool require_mount, int timeout_ms, FcReason *error)
+{
+	ssize_t		result;
+	FcDeviceRequest *r = fc_call_new(op, &result);
+
+	Assert(op == FC_OP_OPEN || op == FC_OP_ADOPT);
+	Assert(path[0] == '/' && slots >= FC_MIN_SLOTS);
+	if (r != NULL)
+	{
+		timeout_ms = timeout_ms > 0 ? Max(timeout_ms, OPEN_TIMEOUT_MS) : 0;
+		r->fault.action = fc_failpoint_fault(FC_FP_STORE_OPEN).action;
+		r->device = *device;
+		strlcpy(r->path, path, sizeof(r->path));
+		r->slots = slots;
+		r->log_blocks = log_blocks;
+		r->require_mount = require_mount;
+		result = fc_call_make(r, timeout_ms);
+	}
+	if (result == 0)
+		return r;
+	Assert(result < 0);
+	if (r != NULL && result == -1)
+		*error = r->error;
+	else
+		no_answer(result, timeout_ms, error);
+	return NULL;
+}
+
+/* The number of the next opening. */
+static uint32
+next_opening(FcDevice *device)
+{
+	uint32		generation = pg_atomic_read_u32(&device->generation);
+
+	generation = generation == 0 ? FC_START_32 + 1 : generation + 1;
+	return generation == 0 ? 1 : generation;	/* 0 says that it is not open */
+}
+
+bool
+fc_store_open(FcDeviceNo no, const char *path, uint32 slots, uint32 log_blocks, bool require_mount, int timeout_ms,
+			  FcStoreBeforeUse before_use, FcReason *error)
+{
+	FcDevice   *device = fc_device(no);
+	FcDeviceRequest *r = ask_to_open(FC_OP_OPEN, device, path, slots, log_blocks, require_mount, timeout_ms, error);
+
+	if (r == NULL)
+		return false;
+	Assert(r->device.slots == slots && strcmp(r->device.path, path) == 0);
+	Assert(S_ISREG(r->device.seen.st_mode) || S_ISBLK(r->device.seen.st_mode));
+	before_use(r->same);
+	memcpy(device->identity, r->device.identity, sizeof(device->identity));
+	device->direct = r->device.direct;
+	device->in_memory = r->device.in_memory;
+	device->slots = r->device.slots;
+	device->log_blocks = r->device.log_blocks;
+	pg_atomic_write_u32(&device->alignment, pg_atomic_read_u32(&r->device.alignment));
+	device->seen = r->device.seen;
+	strlcpy(device->path, r->device.path, sizeof(device->path));
+	strlcpy(device->shares, r->device.shares, sizeof(device->shares));
+	pg_atomic_write_u32(&device->read_failures, 0);
+	pg_atomic_write_u32(&device->write_failures, 0);
+	pg_write_barrier();			/* what leads to the device before its number */
+	pg_atomic_write_u32(&device->generation, next_opening(device));
+	Assert(pg_atomic_read_u32(&device->generation) != 0);
+	return true;
+}
+
+bool
+fc_store_adopt(FcDeviceNo no, int timeout_ms, FcReason *error)
+{
+	FcDevice   *device = fc_device(no);
+
+	Assert(fc_in_writer());
+	if (pg_atomic_read_u32(&device->generation) == 0)
+		return fc_fail(error, "Set pg_flashcache.enabled to on first.",
+					   "the flash device has not been opened since the server started");
+	return ask_to_open(FC_OP_ADOPT, device, device->path, device->slots, device->log_blocks, false, timeout_ms, error) != NULL;
+}
+
+bool
+fc_store_answers(FcDeviceNo no, int timeout_ms, FcReason *error)
+{
+	ssize_t		result;
+	FcDeviceRequest *r = fc_call_new(FC_OP_READ, &result);
+
+	Assert(no < FC_DEVICES);
+	if (r != NULL)
+	{
+		r->fault.us = fc_failpoint_fault(FC_FP_STORE_READ).us;
+		r->n = 1;
+		r->offset[0] = 0;
+		result = fc_call_make(r, timeout_ms);
+	}
+	return result != -ETIMEDOUT || no_answer(result, timeout_ms, error);
+}
+
+void
+fc_store_release(FcDeviceNo no)
+{
+	ssize_t		result;
+	FcDeviceRequest *r = fc_call_new(FC_OP_CLOSE, &result);
+
+	Assert(no < FC_DEVICES);
+	if (result == FC_NO_PROCESS || (r != NULL && fc_call_make(r, OPEN_TIMEOUT_MS) == 0))
+		return;
+	fc_process_abandon();
+}
+
+/* ---- what it is, and who may use it ---- */
+
+const char *
+fc_store_shares(FcDeviceNo no)
+{
+	return fc_device(no)->shares;
+}
+
+const char *
+fc_store_path(FcDeviceNo no)
+{
+	return fc_device(no)->path;
+}
+
+bool
+fc_store_direct_io(FcDeviceNo no)
+{
+	return fc_device(no)->direct;
+}
+
+bool
+fc_store_can_time_out(void)
+{
+	return fc_uring_ready();
+}
+
+bool
+fc_store_may_read(FcDeviceNo no, int timeout_ms)
+{
+	FcDevice   *device = fc_device(no);
+	uint32		none = 0;
+
+	Assert(timeout_ms >= 0);
+	if (likely(timeout_ms <= 0 || device->in_memory || fc_uring_ready()))
+		return true;
+	(void) pg_atomic_compare_exchange_u32(&device->no_ring, &none, (uint32) fc_uring_errno());
+	return false;
+}
+
+int
+fc_store_unbounded(FcDeviceNo no)
+{
+	FcDevice   *device = fc_device(no);
+
+	Assert(fc_in_writer());
+	if (pg_atomic_read_u32(&device->no_ring) == 0)
+		return 0;
+	return (int) pg_atomic_exchange_u32(&device->no_ring, 0);
+}
+
+bool
+fc_store_can_bound(FcDeviceNo no, int timeout_ms, FcReason *error)
+{
+	int			save_errno;
+
+	Assert(fc_in_writer());
+	if (timeout_ms <= 0 || fc_device(no)->in_memory || fc_uring_possible(&save_errno))
+		return true;
+	if (save_errno == 0)
+		return fc_fail(error, "Install liburing-dev, build and install the extension again, restart; or set pg_flashcache.io_timeout to 0: reads then wait for flash as long as it takes.",
+					   "no wait for the flash device can be bounded: pg_flashcache was built without liburing");
+	errno = save_errno;
+	return fc_fail(error, "Allow io_uring, or set pg_flashcache.io_timeout to 0: reads then wait for flash as long as it takes.",
+				   "no wait for the flash device can be bounded without io_uring: %m");
+}

@@ -1,0 +1,188 @@
+/*-------------------------------------------------------------------------
+ *
+ * warm_format.h
+ *	  The log as it lies on flash, and the files in the data directory; see
+ *	  src/warm.md.
+ *
+ * In blocks of BLCKSZ behind the last slot: two roots, two maps, the table.
+ * Everything begins as zeros, padding included, before it is filled in and its
+ * CRC computed.
+ *
+ * Copyright (c) 2026, the pg_flashcache developers
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef FC_WARM_FORMAT_H
+#define FC_WARM_FORMAT_H
+
+#include "postgres.h"
+
+#include "catalog/pg_control.h"
+#include "datatype/timestamp.h"
+#include "directory/directory.h"
+
+#define FC_WARM_MAGIC		"fc warm root\n\032\001"
+#define FC_WARM_FORMAT		1
+
+#define FC_WARM_ROOTS		2
+#define FC_WARM_MAPS		2
+#define FC_WARM_RECORDS		406
+#define FC_WARM_MAP_SLOTS	(BLCKSZ * 8)
+
+#define FC_RUN_BYTES		16
+#define FC_BOOT_ID_BYTES	40
+
+/* A run of the server; all zeros is none. */
+typedef struct FcRunId
+{
+	uint8		byte[FC_RUN_BYTES];
+} FcRunId;
+
+/* Which slots held current pages when pg_control showed that checkpoint. */
+typedef struct FcWarmStamp
+{
+	XLogRecPtr	checkpoint;
+	CheckPoint	copy;			/* of pg_control */
+	uint64		group;			/* the last group before it */
+	uint32		timeline;		/* of that moment */
+	uint32		hand;			/* of the clock */
+	TimestampTz at;
+} FcWarmStamp;
+
+typedef struct FcWarmRoot
+{
+	char		magic[16];
+	uint32		format;
+	uint32		slots;
+	uint64		number;			/* of the root; the higher one counts */
+	uint64		log;			/* its identity, random */
+	FcRunId		run;
+	FcRunId		former;			/* K7, while binding; else none */
+	uint64		system_identifier;
+	uint32		control_version;
+	uint32		catalog_version;
+	uint32		checksum_version;
+	uint64		w;				/* K6, the largest so far */
+	bool		stamped;
+	bool		fsync_was_off;	/* K9, since the log was begun */
+	uint8		map;			/* which of the two */
+	uint32		map_crc;
+	char		boot_id[FC_BOOT_ID_BYTES];	/* when it was off */
+	FcWarmStamp stamp;
+	uint32		crc;			/* of everything above; last */
+} FcWarmRoot;
+
+StaticAssertDecl(sizeof(FcWarmRoot) <= 4096, "the log's root has grown");
+
+typedef struct FcWarmBlock
+{
+	uint32		crc;			/* of everything after it */
+	uint32		number;			/* in the table */
+	uint64		log;
+	uint64		group;
+	uint64		w;
+	uint32		timeline;
+	uint32		hand;			/* of the clock */
+	FcRecord	record[FC_WARM_RECORDS];
+} FcWarmBlock;
+
+StaticAssertDecl(sizeof(FcRecord) == 20, "a record of the log has grown");
+StaticAssertDecl(sizeof(FcWarmBlock) <= BLCKSZ, "a block of the log has grown");
+
+/* In the data directory: the run (K7), and how far its log may go (K14). */
+#define FC_RUN_FILE		"pg_flashcache.run"
+
+typedef struct FcWarmRun
+{
+	char		magic[16];
+	FcRunId		run;
+	uint64		w;				/* the largest, or: */
+	uint32		crc;
+} FcWarmRun;
+
+/* Of a primary. */
+#define FC_W_PRIMARY	PG_UINT64_MAX
+
+/* And the clean stop (K10): this, the map, and what was invalidated. */
+#define FC_STOP_FILE	"pg_flashcache.stop"
+
+typedef struct FcWarmStop
+{
+	char		magic[16];
+	uint32		format;
+	uint32		slots;
+	uint64		log;
+	FcRunId		run;
+	uint64		root;			/* the number of the last one */
+	FcWarmStamp stamp;
+	uint32		ninvalidated;
+	uint32		crc;			/* of what is above and of what follows */
+} FcWarmStop;
+
+/* And shared_buffers (K13): this, and the slots that had their pages, the hottest first. */
+#define FC_LIST_FILE	"pg_flashcache.buffers"
+
+typedef struct FcWarmList
+{
+	char		magic[16];
+	uint32		format;
+	uint32		slots;
+	uint64		log;
+	FcRunId		run;
+	uint64		group;			/* the last one of that run */
+	uint32		n;				/* of the slots that follow */
+	uint32		copied;			/* pages that were copied to flash at that
+								 * stop, and */
+	uint64		copy_us;		/* how long the stop took for that */
+	uint32		crc;			/* of what is above and of what follows */
+} FcWarmList;
+
+static inline uint32
+fc_warm_table_blocks(uint32 slots)
+{
+	return (slots + FC_WARM_RECORDS - 1) / FC_WARM_RECORDS;
+}
+
+static inline uint32
+fc_warm_map_blocks(uint32 slots)
+{
+	return (slots + FC_WARM_MAP_SLOTS - 1) / FC_WARM_MAP_SLOTS;
+}
+
+/* The first block of a map, and of the table. */
+static inline uint32
+fc_warm_map_at(uint32 slots, int map)
+{
+	return FC_WARM_ROOTS + map * fc_warm_map_blocks(slots);
+}
+
+static inline uint32
+fc_warm_table_at(uint32 slots)
+{
+	return fc_warm_map_at(slots, FC_WARM_MAPS);
+}
+
+/* Fill in the CRC; is it right? */
+extern void fc_warm_seal_root(FcWarmRoot *root);
+extern bool fc_warm_root_valid(const FcWarmRoot *root, uint32 slots);
+extern void fc_warm_seal_block(FcWarmBlock *block);
+extern bool fc_warm_block_valid(const FcWarmBlock *block, uint64 log, uint32 number);
+extern void fc_warm_seal_run(FcWarmRun *run);
+extern bool fc_warm_run_valid(const FcWarmRun *run);
+extern uint32 fc_warm_list_crc(const FcWarmList *list, const FcSlotNo *slot);
+extern uint32 fc_warm_stop_crc(const FcWarmStop *stop, const void *map, Size map_bytes, const FcInvalidated *list);
+
+/* Copies of pg_control's, byte by byte: what lies between their members was read and written with them. */
+static inline bool
+fc_same_copy(const void *a, const void *b)
+{
+	return memcmp(a, b, sizeof(CheckPoint)) == 0;
+}
+
+static inline bool
+fc_run_equal(const FcRunId *a, const FcRunId *b)
+{
+	return memcmp(a, b, sizeof(*a)) == 0;
+}
+
+#endif							/* FC_WARM_FORMAT_H */

@@ -1,0 +1,107 @@
+/*-------------------------------------------------------------------------
+ *
+ * warm_internal.h
+ *	  What the files of this module share, and nobody else.
+ *
+ *		warm.c			shared memory; the postmaster's part
+ *		warm_load.c		rules of acceptance, loading
+ *		warm_log.c		groups, stamps, binding
+ *		warm_buffers.c	the list of what was in shared_buffers
+ *		warm_file.c		files in the data directory
+ *		warm_fsync.c	was fsync off?
+ *		warm_format.c	what lies on flash
+ *
+ * Copyright (c) 2026, the pg_flashcache developers
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef FC_WARM_INTERNAL_H
+#define FC_WARM_INTERNAL_H
+
+#include "warm/warm.h"
+#include "warm/warm_format.h"
+
+#include "port/atomics.h"
+#include "storage/spin.h"
+
+typedef struct FcWarmShared
+{
+	/* K1, by the postmaster; does not change */
+	bool		keep;
+	bool		control_read;
+	bool		backup_label;
+	ControlFileData control;
+
+	/* of the writer; the postmaster reads it when all others have gone */
+	bool		pending;
+	bool		writing;		/* bound: groups and stamps are written */
+	bool		gave_up;		/* the server log says that they no longer are */
+	FcWarmRoot	root;			/* as written last */
+	uint64		group;			/* the last one */
+	uint64		w;				/* the largest */
+	uint64		run_w;			/* K14, in the file of the run */
+	uint64		wrong_seen;		/* FC_RESTORED_WRONG when they were loaded */
+	bool		left;			/* the writer has gone, and the log is
+								 * complete */
+	uint32		left_epoch;
+
+	/* K9, by whichever process is told; set once */
+	bool		fsync_was_off;
+
+	/* K13, set once by the writer, before it starts another process */
+	bool		listed;			/* the list of the run that was loaded is
+								 * there */
+	uint32		list_crc;
+
+	slock_t		lock;			/* protects what follows; leaf */
+	FcWarmInfo	info;
+} FcWarmShared;
+
+/* NULL without `keep`. */
+extern FcWarmShared *fc_warm;
+
+/* Memory for FC_STORE_MAX_RUN blocks, in the writer. */
+extern char **fc_warm_blocks;
+
+/* Blocks can't be aligned otherwise, so structs are copied to and from them. */
+
+/* pg_flashcache.io_timeout, or what is left for the last group. */
+extern int	fc_warm_timeout(void);
+
+/* ---- warm_file.c: nothing raises; false means that it is not there, or not good ---- */
+
+extern bool fc_warm_read_control(ControlFileData *control);
+extern bool fc_warm_read_run(FcRunId *run, uint64 *w);
+
+/* Durable.  A new run, under the file's name when it is complete; or another W of the same run, in place. */
+extern bool fc_warm_write_run(const FcRunId *run, uint64 w);
+extern bool fc_warm_change_run(const FcRunId *run, uint64 w);
+
+/* *map and *list are malloc'd. */
+extern bool fc_warm_read_stop(FcWarmStop *stop, uint32 slots, char **map, FcInvalidated **list);
+extern bool fc_warm_write_stop(const FcWarmStop *stop, const void *map, Size map_bytes, const FcInvalidated *list);
+extern void fc_warm_remove_stop(void);
+
+/* *slot is malloc'd. */
+extern bool fc_warm_read_list(FcWarmList *list, uint32 slots, FcSlotNo **slot);
+extern bool fc_warm_write_list(const FcWarmList *list, const FcSlotNo *slot);
+extern void fc_warm_remove_list(void);
+
+extern bool fc_warm_boot_id(char *id);
+
+/* ---- warm_fsync.c ---- */
+
+/* By the postmaster, before it starts anybody: from now on whoever turns fsync off says so. */
+extern void fc_warm_watch_fsync(void);
+
+/* ---- warm_buffers.c ---- */
+
+/* A log has been loaded: is there a list that goes with it?  None does unless that was a clean stop. */
+extern void fc_warm_find_list(const FcWarmRoot *root, const FcWarmStamp *stamp, bool clean_stop);
+
+/* ---- warm_log.c ---- */
+
+/* The present timeline; of a standby, that of replay. */
+extern uint32 fc_warm_timeline(void);
+
+#endif							/* FC_WARM_INTERNAL_H */

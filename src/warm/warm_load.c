@@ -1,0 +1,392 @@
+/*-------------------------------------------------------------------------
+ *
+ * warm_load.c
+ *	  May the log be loaded?  And loading it: K2, K6 to K11, K14.
+ *
+ * In the writer, before the cache is active: nobody reads from flash, and
+ * nothing is filled.  The log is only read; what is written to flash before it
+ * has been loaded are the trials, on slots that are not loaded then.
+ *
+ * Copyright (c) 2026, the pg_flashcache developers
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xlog.h"
+#include "access/xlogrecovery.h"
+#include "compat.h"
+#include "directory/directory.h"
+#include "failpoint.h"
+#include "miscadmin.h"
+#include "postmaster/interrupt.h"
+#include "stats/stats.h"
+#include "utils/timestamp.h"
+#include "warm/warm_internal.h"
+
+/* What fc_warm_look() has found good: the root, the stamp and the map that go with it. */
+static FcWarmRoot root;
+static FcWarmStamp stamp;
+static char *map = NULL;
+static FcInvalidated *invalidated = NULL;
+static uint32 ninvalidated;
+static uint64 run_w;			/* in the file of the run (K14) */
+static bool clean;				/* it is the stamp of a clean stop (K10) */
+
+static void
+forget_map(void)
+{
+	free(map);
+	free(invalidated);
+	map = NULL;
+	invalidated = NULL;
+}
+
+static bool refuse(const char *fmt,...) pg_attribute_printf(1, 2);
+
+/* The log is not loaded, and not asked for again; the rule is logged. */
+static bool
+refuse(const char *fmt,...)
+{
+	char		why[FC_REASON_LEN];
+	va_list		args;
+
+	va_start(args, fmt);
+	vsnprintf(why, sizeof(why), fmt, args);
+	va_end(args);
+	SpinLockAcquire(&fc_warm->lock);
+	memset(&fc_warm->info, 0, sizeof(fc_warm->info));
+	strlcpy(fc_warm->info.refused, why, sizeof(fc_warm->info.refused));
+	SpinLockRelease(&fc_warm->lock);
+	ereport(LOG, (errmsg("pg_flashcache starts with an empty cache: %s", why)));
+	forget_map();
+	fc_warm->pending = false;
+	return false;
+}
+
+bool
+fc_warm_pending(void)
+{
+	return fc_warm != NULL && fc_warm->pending;
+}
+
+/* The valid root with the highest number; false if there is none. */
+static bool
+read_root(void)
+{
+	bool		found = false;
+
+	for (int i = 0; i < FC_WARM_ROOTS; i++)
+	{
+		FcWarmRoot	r;
+
+		if (fc_store_read_log(i, fc_warm_blocks, 1, fc_warm_timeout()) != FC_IO_OK)
+			return false;
+		memcpy(&r, fc_warm_blocks[0], sizeof(r));
+		if (!fc_warm_root_valid(&r, fc_directory_slots()) || (found && r.number < root.number))
+			continue;
+		root = r;
+		found = true;
+		fc_warm->root.number = r.number;	/* a new log goes on counting */
+	}
+	return found;
+}
+
+/* The map of the root; false if it can't be read, or is not the one. */
+static bool
+read_map(void)
+{
+	uint32		nblocks = fc_warm_map_blocks(fc_directory_slots());
+	uint32		at = fc_warm_map_at(fc_directory_slots(), root.map);
+	pg_crc32c	crc;
+
+	map = malloc((Size) nblocks * BLCKSZ);
+	INIT_CRC32C(crc);
+	for (uint32 i = 0; map != NULL && i < nblocks; i++)
+	{
+		if (fc_store_read_log(at + i, fc_warm_blocks, 1, fc_warm_timeout()) != FC_IO_OK)
+			return false;
+		memcpy(map + (Size) i * BLCKSZ, fc_warm_blocks[0], BLCKSZ);
+		COMP_CRC32C(crc, fc_warm_blocks[0], BLCKSZ);
+	}
+	FIN_CRC32C(crc);
+	return map != NULL && crc == root.map_crc;
+}
+
+static bool
+same_checkpoint(const FcWarmStamp *s)
+{
+	const ControlFileData *c = &fc_warm->control;
+
+	return s->checkpoint == c->checkPoint &&
+		fc_same_copy(&s->copy, &c->checkPointCopy);
+}
+
+/* The stamp of the clean stop, or the last one of the log, of the checkpoint that recovery began at. */
+static bool
+find_stamp(void)
+{
+	FcWarmStop	stop;
+
+	clean = false;
+	if (fc_warm_read_stop(&stop, fc_directory_slots(), &map, &invalidated))
+	{
+		if (stop.log == root.log && fc_run_equal(&stop.run, &root.run) && same_checkpoint(&stop.stamp))
+		{
+			if (stop.root != root.number && !fc_breaks("K10"))
+				return refuse("its log is older than the stop of the server");
+			stamp = stop.stamp;
+			ninvalidated = stop.ninvalidated;
+			/* and not of one that was killed while it loaded the log */
+			clean = fc_warm->control.state == DB_SHUTDOWNED ||
+				fc_warm->control.state == DB_SHUTDOWNED_IN_RECOVERY;
+			return true;
+		}
+		forget_map();
+	}
+	ninvalidated = 0;
+	if (!root.stamped)
+		return refuse("its log has no checkpoint yet");
+	if (!same_checkpoint(&root.stamp) && root.stamp.checkpoint == fc_warm->control.checkPoint)
+		return refuse("the data directory says other things of checkpoint %X/%X than its log",
+					  LSN_FORMAT_ARGS(root.stamp.checkpoint));
+	if (!same_checkpoint(&root.stamp))
+		return refuse("its log is of checkpoint %X/%X, the data directory of %X/%X",
+					  LSN_FORMAT_ARGS(root.stamp.checkpoint), LSN_FORMAT_ARGS(fc_warm->control.checkPoint));
+	if (!read_map())
+		return refuse("the map in its log can't be read");
+	stamp = root.stamp;
+	return true;
+}
+
+/*
+ * K6: how far the log may go.  Not as far as replay is by now: a standby may
+ * by then have gone on with another history.
+ *
+ * K14: if WAL has been received from elsewhere since the checkpoint, it may be
+ * of another history as well; the file of the run says how far both have the
+ * same.  Else recovery ends where the WAL of that run does.
+ */
+static XLogRecPtr
+may_go(void)
+{
+	const ControlFileData *c = &fc_warm->control;
+
+	if (c->state == DB_SHUTDOWNED)
+		return c->checkPoint;
+	if (c->state != DB_SHUTDOWNED_IN_RECOVERY && c->state != DB_IN_ARCHIVE_RECOVERY &&
+		XLogRecPtrIsInvalid(c->minRecoveryPoint))
+		return Min(run_w, GetXLogReplayRecPtr(NULL));
+	if (fc_breaks("K14"))
+		return c->minRecoveryPoint;
+	return run_w == FC_W_PRIMARY ? c->checkPoint : Min(run_w, c->minRecoveryPoint);
+}
+
+/* A server that crashed and goes on as a standby: nobody knows where its own WAL has ended. */
+static bool
+end_is_unknown(void)
+{
+	DBState		state = fc_warm->control.state;
+
+	return state != DB_SHUTDOWNED && state != DB_SHUTDOWNED_IN_RECOVERY &&
+		state != DB_IN_ARCHIVE_RECOVERY && RecoveryInProgress();
+}
+
+bool
+fc_warm_look(void)
+{
+	const ControlFileData *c = &fc_warm->control;
+	char		boot_id[FC_BOOT_ID_BYTES];
+	FcRunId		run;
+
+	Assert(fc_warm_pending() && fc_directory_is_mine());
+	forget_map();
+	if (!fc_warm->control_read)
+		return refuse("pg_control could not be read at start");
+	if (!read_root())
+		return refuse("there is no log of this version and size on \"%s\"", fc_store_path(FC_THE_DEVICE));
+	if (root.system_identifier != c->system_identifier)
+		return refuse("its log is of another database system");
+	if (root.control_version != c->pg_control_version || root.catalog_version != c->catalog_version_no)
+		return refuse("its log is of another version of the server");
+	if (root.checksum_version != c->data_checksum_version)
+		return refuse("data checksums have been switched on or off since its log was written");
+	if (!fc_warm_read_run(&run, &run_w))
+		return refuse("the data directory does not say which run of the server was the last");
+	/* K7 */
+	if (!fc_run_equal(&run, &root.run) && !fc_run_equal(&run, &root.former) && !fc_breaks("K7"))
+		return refuse("its log and the data directory are of different runs of the server");
+	if (fc_warm->backup_label)
+		return refuse("the server was started from a backup (backup_label)");
+	if (!XLogRecPtrIsInvalid(c->backupStartPoint) || !XLogRecPtrIsInvalid(c->backupEndPoint) || c->backupEndRequired)
+		return refuse("the server had not come to the end of a backup");
+	/* K8 */
+	if (c->state != DB_SHUTDOWNED && (c->wal_level <= WAL_LEVEL_MINIMAL || wal_level <= WAL_LEVEL_MINIMAL) && !fc_breaks("K8"))
+		return refuse("wal_level is or was minimal, and the server was not stopped cleanly");
+	/* K9 */
+	if (root.fsync_was_off && (!fc_warm_boot_id(boot_id) || memcmp(boot_id, root.boot_id, sizeof(boot_id)) != 0))
+		return refuse("fsync was off before the machine was started again");
+	if (!fc_directory_epochs_whole())
+		return refuse("too many relations were removed during recovery");
+	if (!find_stamp())
+		return false;
+	if (stamp.timeline != fc_warm_timeline())
+		return refuse("its log is of timeline %u, the server is on timeline %u", stamp.timeline, fc_warm_timeline());
+	if (end_is_unknown())
+		return refuse("the server crashed, and went on as a standby");
+	if (root.w > may_go() && !fc_breaks("K6"))
+		return refuse("its log goes to %X/%X, the data directory to %X/%X",
+					  LSN_FORMAT_ARGS(root.w), LSN_FORMAT_ARGS(may_go()));
+	if (stamp.hand < fc_directory_slots())
+		fc_directory_set_hand(stamp.hand);
+	return true;
+}
+
+/* The block of the table, and where its records come from. */
+typedef struct Loading
+{
+	uint64	   *group;			/* of each block, 0 where it was torn */
+	uint64		last_group;
+	uint64		w;
+	uint64		restored;
+	uint64		touched;
+	uint64		removed;
+	uint64		torn;
+} Loading;
+
+static inline bool
+in_map(FcSlotNo slot)
+{
+	return (((const uint32 *) map)[slot / 32] >> slot % 32 & 1) != 0;
+}
+
+static void
+load_record(Loading *l, FcSlotNo slot, const FcRecord *record)
+{
+	FcSlotNo	other;
+	uint64		group = l->group[slot / FC_WARM_RECORDS];
+	FcRestore	result;
+
+	if (!OidIsValid(record->tag.rel))
+		return;
+	if (group <= stamp.group && !in_map(slot))
+	{
+		l->removed++;
+		return;
+	}
+	result = fc_directory_restore(slot, record, false, &other);
+	if (result == FC_RESTORE_EXISTS && l->group[other / FC_WARM_RECORDS] < group)
+		result = fc_directory_restore(slot, record, true, &other);
+	if (result == FC_RESTORE_DONE)
+		l->restored++;
+	else if (result == FC_RESTORE_TOUCHED)
+		l->touched++;
+	else
+		l->removed++;
+}
+
+/* One block of the table; false if the log is not good after all. */
+static bool
+load_block(Loading *l, uint32 number, const char *bytes)
+{
+	FcWarmBlock block;
+	FcSlotNo	first = number * FC_WARM_RECORDS;
+
+	memcpy(&block, bytes, sizeof(block));
+	if (!fc_warm_block_valid(&block, root.log, number))
+	{
+		l->torn += block.log == root.log;	/* else it was never written */
+		return true;
+	}
+	if (block.group > stamp.group && block.timeline != stamp.timeline)
+		return refuse("its log was written on timeline %u, the server is on timeline %u", block.timeline, stamp.timeline);
+	if (block.group > stamp.group && map != NULL && invalidated != NULL)
+		return refuse("its log goes on after the server was stopped");
+	if (block.w > may_go() && !fc_breaks("K6"))
+		return refuse("its log goes to %X/%X, the data directory to %X/%X",
+					  LSN_FORMAT_ARGS(block.w), LSN_FORMAT_ARGS(may_go()));
+	l->group[number] = block.group;
+	if (block.group > l->last_group && block.group > stamp.group && block.hand < fc_directory_slots())
+		fc_directory_set_hand(block.hand);
+	l->last_group = Max(l->last_group, block.group);
+	l->w = Max(l->w, block.w);
+	for (uint32 i = 0; i < FC_WARM_RECORDS && first + i < fc_directory_slots(); i++)
+		load_record(l, first + i, &block.record[i]);
+	return true;
+}
+
+static FcWarmLoad
+load_table(Loading *l)
+{
+	uint32		nblocks = fc_warm_table_blocks(fc_directory_slots());
+	uint32		at = fc_warm_table_at(fc_directory_slots());
+	uint32		n;
+
+	for (uint32 i = 0; i < nblocks; i += n)
+	{
+		n = Min(nblocks - i, FC_STORE_MAX_RUN);
+		if (ShutdownRequestPending)
+			return FC_WARM_STOPPED;
+		if (fc_store_read_log(at + i, fc_warm_blocks, n, fc_warm_timeout()) != FC_IO_OK)
+			return FC_WARM_FAILED;
+		fc_failpoint(FC_FP_WARM_LOAD);
+		for (uint32 j = 0; j < n; j++)
+			if (!load_block(l, i + j, fc_warm_blocks[j]))
+				return FC_WARM_COLD;
+	}
+	return FC_WARM_LOADED;
+}
+
+FcWarmLoad
+fc_warm_load(void)
+{
+	Loading		l = {.group = calloc(fc_warm_table_blocks(fc_directory_slots()), sizeof(uint64))};
+	uint64		begin = fc_now_ns();
+	uint64		loading_us;
+	FcWarmLoad	result;
+
+	Assert(fc_warm_pending() && map != NULL);
+	if (l.group == NULL)
+	{
+		(void) refuse("out of memory");
+		return FC_WARM_COLD;
+	}
+	fc_directory_doubt_restored(!clean);	/* K12 */
+	/* before anything is linked with the first epoch */
+	fc_directory_invalidate_again(invalidated, ninvalidated);
+	result = load_table(&l);
+	free(l.group);
+	if (result == FC_WARM_LOADED && !fc_directory_epochs_whole())
+	{
+		(void) refuse("too many relations were removed");
+		result = FC_WARM_COLD;
+	}
+	if (result == FC_WARM_FAILED)
+		(void) refuse("its log could not be read");
+	if (result != FC_WARM_LOADED)
+		return result;
+	fc_warm->pending = false;
+	fc_warm_find_list(&root, &stamp, clean);
+	forget_map();
+	fc_warm->root = root;
+	fc_warm->root.stamp = stamp;
+	fc_warm->group = Max(l.last_group, stamp.group);
+	fc_warm->w = Max(l.w, root.w);
+	fc_warm->wrong_seen = fc_stats_total(FC_RESTORED_WRONG);
+	loading_us = (fc_now_ns() - begin) / 1000;
+	SpinLockAcquire(&fc_warm->lock);
+	fc_warm->info.refused[0] = '\0';
+	fc_warm->info.loaded_at = GetCurrentTimestamp();
+	fc_warm->info.loading_us = loading_us;
+	fc_warm->info.restored = l.restored;
+	fc_warm->info.touched = l.touched;
+	fc_warm->info.removed = l.removed;
+	fc_warm->info.torn = l.torn;
+	SpinLockRelease(&fc_warm->lock);
+	ereport(LOG,
+			(errmsg("pg_flashcache has restored %llu pages on flash", (unsigned long long) l.restored),
+			 errdetail("%llu others were changed during recovery, %llu were no longer current; it took %llu ms.",
+					   (unsigned long long) l.touched, (unsigned long long) l.removed,
+					   (unsigned long long) (loading_us / 1000))));
+	return FC_WARM_LOADED;
+}
