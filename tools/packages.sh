@@ -32,20 +32,26 @@ fc_need_packages() {
   mapfile -t missing < <(fc_missing_packages "$@")
   [ ${#missing[@]} -eq 0 ] && return 0
   echo "installing from Debian: ${missing[*]}" >&2
+  # The configuration file that comes with the packages includes this folder.
+  local log status=0 folder=/etc/postgresql-common/createcluster.d own=
   if [ ! -e /etc/postgresql-common/createcluster.conf ]; then
-    fc_root mkdir -p /etc/postgresql-common
-    echo 'create_main_cluster = false' | fc_root tee /etc/postgresql-common/createcluster.conf >/dev/null
+    own=$folder/pg_flashcache.conf
+    fc_root mkdir -p "$folder"
+    echo 'create_main_cluster = false' | fc_root tee "$own" >/dev/null
   fi
-  local log
   log=$(mktemp)
-  if ! { fc_root apt-get update -qq && fc_root env DEBIAN_FRONTEND=noninteractive \
-    apt-get install -y -qq --no-install-recommends -o Dpkg::Options::=--force-confold "${missing[@]}"; } >"$log" 2>&1; then
+  { fc_root apt-get update -qq && fc_root env DEBIAN_FRONTEND=noninteractive \
+    apt-get install -y -qq --no-install-recommends -o Dpkg::Options::=--force-confold "${missing[@]}"; } >"$log" 2>&1 || status=1
+  if [ -n "$own" ]; then
+    fc_root rm -f "$own"
+    fc_root rmdir --ignore-fail-on-non-empty "$folder"
+  fi
+  if [ "$status" -ne 0 ]; then
     cat "$log" >&2
-    rm -f "$log"
     echo "could not install: ${missing[*]}" >&2
-    return 1
   fi
   rm -f "$log"
+  return "$status"
 }
 
 fc_as_postgres() {

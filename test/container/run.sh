@@ -11,8 +11,8 @@
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-# shellcheck source=test/lib/cluster.sh
 . "$here/../lib/cluster.sh"
+. "$here/../lib/check.sh"
 
 if [ "${FC_CONTAINER:-}" != inside ]; then
   FC_CONTAINER=inside exec unshare --mount --propagation private "${BASH_SOURCE[0]}" "$@"
@@ -21,19 +21,6 @@ fi
 dir=$1
 user=$2
 volume=$dir/volume
-passed=0
-failed=0
-
-# is WHAT GOT EXPECTED
-is() {
-  if [ "$2" = "$3" ]; then
-    passed=$((passed + 1))
-    echo "ok: $1"
-  else
-    failed=$((failed + 1))
-    printf 'not ok: %s\n  got:      %s\n  expected: %s\n' "$1" "$2" "$3"
-  fi
-}
 
 as_user() {
   runuser -u "$user" -- "$@"

@@ -12,9 +12,7 @@
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-# shellcheck source=test/lib/cluster.sh
 . "$here/../lib/cluster.sh"
-# shellcheck source=test/lib/check.sh
 . "$here/../lib/check.sh"
 
 dir=$1
@@ -34,8 +32,8 @@ query() {
   fc_cluster_psql "$run" -c "$1"
 }
 
-# is EXPECTED QUERY
-is() {
+# gives EXPECTED QUERY
+gives() {
   local found
   found=$(query "$2")
   [ "$found" = "$1" ] || { echo "$2: $found instead of $1" && false; }
@@ -73,16 +71,6 @@ set_conf() {
   pg_ctl --silent --pgdata="$run/data" reload
 }
 
-wait_for_state() {
-  local tries
-  for ((tries = 0; tries < 600; tries++)); do
-    [ "$(stat_of state)" != "$1" ] || return 0
-    sleep 0.1
-  done
-  echo "the cache did not become $1" >&2
-  return 1
-}
-
 spoil_for_ever() {
   local n=0
   while "$here/spoil.py" "$run/flash" "$((seed + n))" 200 >>"$dir/spoilt"; do
@@ -98,11 +86,11 @@ while [ $SECONDS -lt "$end" ] || [ $rounds -lt 2 ]; do
   if [ $((rounds % 2)) -eq 1 ]; then verify=on; else verify=off; fi
   # Off and on again: empty, and the slots that were taken out of use are back. The file was not shortened or moved.
   set_conf "pg_flashcache.enabled = off" "pg_flashcache.verify = $verify"
-  wait_for_state disabled
+  fc_cluster_wait_state "$run" disabled
   # What is left of the header is looked at when the device is opened: a spoilt one is refused, as it should be.
   dd if=/dev/zero of="$run/flash" bs=1M count=1 conv=notrunc status=none
   set_conf "pg_flashcache.enabled = on"
-  wait_for_state active
+  fc_cluster_wait_state "$run" active
   before=$(stat_of "checksum_failures || ' ' || hits || ' ' || verify_checks")
   spoil_for_ever &
   spoiler=$!
@@ -113,18 +101,18 @@ while [ $SECONDS -lt "$end" ] || [ $rounds -lt 2 ]; do
   kill "$spoiler"
   wait "$spoiler" 2>/dev/null || true
   spoiler=
-  check "round $rounds: every row" is 0 "SELECT count(*) FROM t WHERE sum <> md5(id || '/' || v || pad)"
-  check "round $rounds: every update" is "$updates" "SELECT sum(v) FROM t"
+  check "round $rounds: every row" gives 0 "SELECT count(*) FROM t WHERE sum <> md5(id || '/' || v || pad)"
+  check "round $rounds: every update" gives "$updates" "SELECT sum(v) FROM t"
   read -r wrong hits checks <<<"$before"
   check "round $rounds: damage was noticed, and hits were had" \
-    is t "SELECT checksum_failures > $wrong AND hits > $hits AND (verify_checks > $checks) = ('$verify' = 'on') FROM pg_stat_flashcache"
+    gives t "SELECT checksum_failures > $wrong AND hits > $hits AND (verify_checks > $checks) = ('$verify' = 'on') FROM pg_stat_flashcache"
   check "round $rounds: never a wrong hit, no error, still active" \
-    is "0 0 0 active" "SELECT verify_failures || ' ' || read_errors || ' ' || write_errors || ' ' || state FROM pg_stat_flashcache"
+    gives "0 0 0 active" "SELECT verify_failures || ' ' || read_errors || ' ' || write_errors || ' ' || state FROM pg_stat_flashcache"
 done
 query "SELECT format('%s rounds: hits %s, of which compared with the disk %s; checksum failures %s, slots retired %s',
   $rounds, hits, verify_checks, checksum_failures, slots_retired) FROM pg_stat_flashcache"
 echo "$updates transactions; $(wc -l <"$dir/spoilt") times 200 operations on the device, the last: $(tail -n 1 "$dir/spoilt")"
-check "slots retired are not more than failures" is t "SELECT slots_retired <= checksum_failures FROM pg_stat_flashcache"
+check "slots retired are not more than failures" gives t "SELECT slots_retired <= checksum_failures FROM pg_stat_flashcache"
 check "clean shutdown" fc_cluster_stop "$run"
 check "server log" log_is_clean
 check "pg_checksums" pg_checksums --check --pgdata="$run/data"

@@ -277,6 +277,7 @@ try_pages(void)
 	PageHeader	h = (PageHeader) b;
 	int			where = -1;
 	bool		equal;
+	bool		restored;
 
 	memcpy(b, a, BLCKSZ);
 	expect(fc_page_sane(a), "a good page");
@@ -292,7 +293,11 @@ try_pages(void)
 					(uint16) (next() & (HEAP_XMIN_COMMITTED | HEAP_XMIN_INVALID | HEAP_XMAX_COMMITTED | HEAP_XMAX_INVALID));
 			if (!heap && n > 0)
 				h->pd_linp[below(n)].lp_flags = LP_DEAD;
-			expect(fc_pages_equal(a, b, &where) && fc_pages_equal(b, a, &where), "pages that differ in hints");
+			expect(fc_pages_equal(a, b, false, &where) && fc_pages_equal(b, a, false, &where), "pages that differ in hints");
+			/* a hint that was logged */
+			b[5] ^= (char) (1 + below(255));
+			expect(!fc_pages_equal(a, b, false, &where), "pages that differ in their LSN");
+			expect(fc_pages_equal(a, b, true, &where), "a restored page that differs in its LSN");
 			break;
 		case 1:					/* one byte behind the header of a tuple, or in the free space */
 			{
@@ -306,7 +311,7 @@ try_pages(void)
 					at += below((uint32) (ItemIdGetLength(id) - SizeofHeapTupleHeader + 1));
 				}
 				b[at] ^= (char) (1 + below(255));
-				expect(!fc_pages_equal(a, b, &where), "pages that differ");
+				expect(!fc_pages_equal(a, b, false, &where), "pages that differ");
 				expect(where == (int) at, "where they differ");
 				break;
 			}
@@ -316,10 +321,11 @@ try_pages(void)
 				damage(a, BLCKSZ);
 			if (fc_page_sane(b))
 				(void) fc_page_ahead_of_disk(b);
-			equal = fc_pages_equal(a, b, &where);
-			expect(equal == fc_pages_equal(b, a, &where), "which is compared with which");
+			restored = below(2) == 1;
+			equal = fc_pages_equal(a, b, restored, &where);
+			expect(equal == fc_pages_equal(b, a, restored, &where), "which is compared with which");
 			expect(equal || (where >= 0 && where < BLCKSZ), "where damaged pages differ");
-			expect(fc_pages_equal(b, b, &where), "a damaged page and itself");
+			expect(fc_pages_equal(b, b, restored, &where), "a damaged page and itself");
 			break;
 	}
 	free(a);

@@ -6,7 +6,8 @@
 #   my %moved = fc_delta($node, sub { $node->safe_psql(...) }, 'hits', 'misses');
 #
 # Rules: a helper either reaches the state that it promises or dies; it never sleeps in the hope that something has
-# happened. Where it has to wait it polls for the very condition, with the bound of PG_TEST_TIMEOUT_DEFAULT.
+# happened. Where it has to wait it polls for the very condition, with the bound of PG_TEST_TIMEOUT_DEFAULT. What needs no
+# session of its own goes into one: starting psql costs more than most queries, and was most of what the tests took.
 #
 # Defaults of a node here (all can be overridden by conf): the kernel's page cache is not asked, because the data files
 # of a test are always in it and flash would never be read; every page is admitted; every hit is compared with the
@@ -19,6 +20,8 @@ use strict;
 use warnings;
 
 use Exporter 'import';
+use File::Basename;
+use List::Util qw(min);
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -44,22 +47,16 @@ use constant MAX_ROUNDS => 50;
 # The warning that nearly every test gets: its files are all in one place.
 use constant FC_BESIDE => 'WARNING:  pg_flashcache uses a file on the same file system as';
 
-=pod
-
-=item fc_new_node(name, option => value...)
-
-A running cluster with the cache active and the extension created in C<postgres>.
-
-  size        pg_flashcache.size, default '512kB' (64 slots)
-  buffers     shared_buffers, default '1MB' (128 buffers)
-  checksums   data checksums, default on
-  streaming   can have standbys, default off
-  conf        more lines for postgresql.conf
-  start       0: initialised but not started
-  wait        0: started, but not waited for, and the extension is not created
-
-=cut
-
+# fc_new_node(name, option => value...):
+# A running cluster with the cache active and the extension created in postgres.
+#
+#   size        pg_flashcache.size, default '512kB' (64 slots)
+#   buffers     shared_buffers, default '1MB' (128 buffers)
+#   checksums   data checksums, default on
+#   streaming   can have standbys, default off
+#   conf        more lines for postgresql.conf
+#   start       0: initialised but not started
+#   wait        0: started, but not waited for, and the extension is not created
 sub fc_new_node
 {
 	my ($name, %option) = @_;
@@ -79,14 +76,8 @@ sub fc_new_node
 	return $node;
 }
 
-=pod
-
-=item fc_new_standby(name, primary, option => value...)
-
-A running streaming standby, made from a fresh backup of the primary, with a cache of its own. Options as above.
-
-=cut
-
+# fc_new_standby(name, primary, option => value...):
+# A running streaming standby, made from a fresh backup of the primary, with a cache of its own. Options as above.
 sub fc_new_standby
 {
 	my ($name, $primary, %option) = @_;
@@ -110,17 +101,13 @@ sub fc_conf
 	my $size    = $option{size}    // '512kB';
 	my $buffers = $option{buffers} // '1MB';
 	my $conf    = $option{conf}    // '';
+	my $cache   = slurp_file(dirname(__FILE__) . '/cache.conf');
 
 	return <<"END";
 shared_preload_libraries = 'pg_flashcache'
 pg_flashcache.file = '$file'
 pg_flashcache.size = '$size'
-pg_flashcache.verify = on
-pg_flashcache.os_cache_probe = off
-pg_flashcache.admission = all
-pg_flashcache.keep_stats = off
-pg_flashcache.io_timeout = '60s'
-pg_flashcache.pause_when_slow = off
+$cache
 shared_buffers = '$buffers'
 autovacuum = off
 # As servers have it; minimal, as test clusters do, leaves indexes without LSN, and then without flash.
@@ -170,14 +157,8 @@ sub fc_wait_state
 	die 'the cache of ' . $node->name . " is $now{state}, not $state: $now{reason}";
 }
 
-=pod
-
-=item fc_stat(node, name...)
-
-Columns of C<pg_stat_flashcache> as a hash; all of them when none is named. NULL is the empty string.
-
-=cut
-
+# fc_stat(node, name...):
+# Columns of pg_stat_flashcache as a hash; all of them when none is named. NULL is the empty string.
 sub fc_stat
 {
 	my ($node, @names) = @_;
@@ -193,14 +174,8 @@ sub fc_stat
 	return map { split /=/, $_, 2 } split /\n/, $rows;
 }
 
-=pod
-
-=item fc_delta(node, sub, name...)
-
-Runs the sub; returns by how much the named counters have moved.
-
-=cut
-
+# fc_delta(node, sub, name...):
+# Runs the sub; returns by how much the named counters have moved.
 sub fc_delta
 {
 	my ($node, $sub, @names) = @_;
@@ -210,23 +185,26 @@ sub fc_delta
 	return map { $_ => $after{$_} - $before{$_} } @names;
 }
 
-# How many pages of a relation's main fork are in shared buffers.
+# How many pages of a relation's main fork are in shared buffers, or in flash.
+sub count_sql
+{
+	my ($view, $relation) = @_;
+	return "SELECT count(*) FROM $view WHERE relfilenode = pg_relation_filenode('$relation') "
+	  . "AND reldatabase = (SELECT oid FROM pg_database WHERE datname = current_database())";
+}
+
+sub in_buffers_sql { return count_sql('pg_buffercache', @_) . ' AND relforknumber = 0' }
+
 sub fc_in_buffers
 {
 	my ($node, $relation, $database) = @_;
-	return $node->safe_psql($database // 'postgres',
-		"SELECT count(*) FROM pg_buffercache WHERE relfilenode = pg_relation_filenode('$relation') "
-		  . "AND reldatabase = (SELECT oid FROM pg_database WHERE datname = current_database()) "
-		  . "AND relforknumber = 0");
+	return $node->safe_psql($database // 'postgres', in_buffers_sql($relation));
 }
 
-# How many pages of a relation are in flash.
 sub fc_in_flash
 {
 	my ($node, $relation, $database) = @_;
-	return $node->safe_psql($database // 'postgres',
-		"SELECT count(*) FROM pg_flashcache_pages WHERE relfilenode = pg_relation_filenode('$relation') "
-		  . "AND reldatabase = (SELECT oid FROM pg_database WHERE datname = current_database())");
+	return $node->safe_psql($database // 'postgres', count_sql('pg_flashcache_pages', $relation));
 }
 
 # Its table: a standby can read only what is logged.
@@ -236,33 +214,28 @@ sub filler
 	return $logged ? 'fc_filler_logged' : 'fc_filler';
 }
 
-=pod
-
-=item fc_evict_all(node)
-
-Reads so many pages of another table that the clock hand passes every buffer often enough to have evicted it.
-
-The filler is an unlogged table, which is never cached: what was pushed out of shared buffers is not pushed out of flash
-by it. It is read in the order of its index: a sequential scan would use a ring of 32 buffers and evict nothing. On a
-standby, where unlogged tables cannot be read, the filler is the logged table that C<fc_evict_all(primary, logged =E<gt>
-1)> has made; there it does flow through the cache, which must be large enough.
-
-=cut
-
+# fc_evict_all(node):
+# Reads so many pages of another table that the clock hand passes every buffer often enough to have evicted it.
+#
+# The filler is an unlogged table, which is never cached: what was pushed out of shared buffers is not pushed out of flash
+# by it. It is read in the order of its index: a sequential scan would use a ring of 32 buffers and evict nothing. On a
+# standby, where unlogged tables cannot be read, the filler is the logged table that fc_evict_all(primary, logged => 1)
+# has made; there it does flow through the cache, which must be large enough.
 sub fc_evict_all
 {
 	my ($node, %option) = @_;
-	my $standby = $node->safe_psql('postgres', 'SELECT pg_is_in_recovery()') eq 't';
-	my $logged  = $option{logged} || $standby;
-	my $table   = filler($logged);
-	my $kind    = $logged ? '' : 'UNLOGGED';
+	my ($standby, $buffers, %ready);
+	($standby, $buffers, @ready{ filler(0), filler(1) }) = split /\|/, $node->safe_psql('postgres',
+		q{SELECT pg_is_in_recovery(), (SELECT setting FROM pg_settings WHERE name = 'shared_buffers')}
+		  . join '', map { ", coalesce(pg_relation_size(to_regclass('$_')) / current_setting('block_size')::int, 0)" } filler(0), filler(1));
+	$standby = $standby eq 't';
+	my $logged = $option{logged} || $standby;
+	my $table  = filler($logged);
+	my $kind   = $logged ? '' : 'UNLOGGED';
 
 	# One row a page. A crash leaves an unlogged table empty, hence made anew.
-	my $pages = FILLER_PER_BUFFER * $node->safe_psql('postgres',
-		"SELECT setting::int FROM pg_settings WHERE name = 'shared_buffers'");
-	my $ready = $node->safe_psql('postgres',
-		"SELECT coalesce(pg_relation_size(to_regclass('$table')) / current_setting('block_size')::int, 0)");
-	if ($ready < $pages)
+	my $pages = FILLER_PER_BUFFER * $buffers;
+	if ($ready{$table} < $pages)
 	{
 		die "make the filler on the primary first: fc_evict_all(primary, logged => 1)" if $standby;
 		$node->safe_psql(
@@ -291,7 +264,30 @@ sub fc_evict
 	die "$relation is still in shared buffers";
 }
 
-# Like fc_evict_all, in small steps: pg_flashcache_enable() returns after the writer has begun a round.
+# What a slow step ends with: pg_flashcache_enable() returns after the writer has begun a round. It is in one database.
+sub round_sql
+{
+	my ($node, $database) = @_;
+	my $is_missing = $node->safe_psql($database, "SELECT to_regproc('pg_flashcache_enable') IS NULL");
+	return $is_missing eq 't' ? '' : 'SELECT pg_flashcache_enable();';
+}
+
+# The relation into shared buffers in small steps: one larger than them pushes its own beginning out.
+sub prewarm_slowly
+{
+	my ($node, $database, $relation, $pages) = @_;
+	my $round = round_sql($node, $database);
+	my $sql   = '';
+
+	for (my $from = 0; $from < $pages; $from += 16)
+	{
+		my $to = min($from + 16, $pages) - 1;
+		$sql .= "SELECT pg_prewarm('$relation', 'buffer', 'main', $from, $to); $round";
+	}
+	return $sql;
+}
+
+# Like fc_evict_all, in small steps.
 sub evict_slowly
 {
 	my ($node) = @_;
@@ -299,53 +295,53 @@ sub evict_slowly
 	my $table   = filler($standby);
 	my $pages   = $node->safe_psql('postgres', "SELECT coalesce(max(id), 0) FROM $table");
 	my $sql     = BY_INDEX;
+	my $round   = round_sql($node, 'postgres');
 
-	return if $node->safe_psql('postgres', "SELECT to_regproc('pg_flashcache_enable') IS NULL") eq 't';
+	return if $round eq '';
 	for (my $from = 1; $from <= $pages; $from += 16)
 	{
-		$sql .= "SELECT count(pad) FROM $table WHERE id BETWEEN $from AND $from + 15; SELECT pg_flashcache_enable();";
+		$sql .= "SELECT count(pad) FROM $table WHERE id BETWEEN $from AND $from + 15; $round";
 	}
 	$node->safe_psql('postgres', $sql);
 	return;
 }
 
-=pod
-
-=item fc_to_flash(node, relation [, database])
-
-Brings every page of the relation into flash and none into shared buffers. Returns the number of pages.
-
-The writer may lose a candidate to the clock hand, so the relation is read and evicted again until all are there. Hint
-bits are set and dirty pages written before, so that later reads leave the pages alone. A standby needs pg_prewarm
-created on the primary.
-
-=cut
-
+# fc_to_flash(node, relation [, database]):
+# Brings every page of the relation into flash and none into shared buffers. Returns the number of pages.
+#
+# The writer may lose a candidate to the clock hand, so the relation is read and evicted again until all are there. Hint
+# bits are set and dirty pages written before, so that later reads leave the pages alone. A standby needs pg_prewarm
+# created on the primary.
 sub fc_to_flash
 {
 	my ($node, $relation, $database) = @_;
 	$database //= 'postgres';
-	my $pages = $node->safe_psql($database,
-		"SELECT pg_relation_size('$relation') / current_setting('block_size')::int");
+	# An index cannot be selected from and has no hint bits.
+	my $pages = $node->safe_psql(
+		$database, qq{
+		SELECT pg_is_in_recovery() AS is_standby, relkind = 'i' AS is_index FROM pg_class WHERE oid = '$relation'::regclass \\gset
+		\\if :is_standby
+		\\else
+		SET client_min_messages = warning;
+		CREATE EXTENSION IF NOT EXISTS pg_prewarm;
+		\\if :is_index
+		\\else
+		SELECT count(*) FROM $relation \\g /dev/null
+		\\endif
+		\\endif
+		SELECT pg_relation_size('$relation') / current_setting('block_size')::int});
 
-	if ($node->safe_psql($database, 'SELECT pg_is_in_recovery()') eq 'f')
-	{
-		$node->safe_psql($database, 'CREATE EXTENSION IF NOT EXISTS pg_prewarm');
-		# Sets hint bits; an index cannot be selected from and has none.
-		$node->safe_psql($database,
-			"SELECT relkind = 'i' FROM pg_class WHERE oid = '$relation'::regclass") eq 't'
-		  or $node->safe_psql($database, "SELECT count(*) FROM $relation");
-	}
 	for my $round (1 .. 4 * MAX_ROUNDS)
 	{
-		my $flash = fc_in_flash($node, $relation, $database);
-		return $pages if $flash == $pages && fc_in_buffers($node, $relation, $database) == 0;
+		my $where = $node->safe_psql($database, count_sql('pg_flashcache_pages', $relation) . ';' . in_buffers_sql($relation));
+		return $pages if $where eq "$pages\n0";
 
-		# In mode 'buffer' every page gets an ordinary buffer, of tables and indexes alike.
-		$node->safe_psql($database, "SELECT pg_prewarm('$relation', 'buffer')");
-		$node->safe_psql($database, 'CHECKPOINT');
-		# If the writer comes too late time and again, the hand goes on only after it has made a round.
-		evict_slowly($node) if $round > 5;
+		# In mode 'buffer' every page gets an ordinary buffer, of tables and indexes alike. If the writer comes too late time
+		# and again, the hand goes on only after it has made a round.
+		my $slow = $round > 5;
+		my $read = $slow ? prewarm_slowly($node, $database, $relation, $pages) : "SELECT pg_prewarm('$relation', 'buffer');";
+		$node->safe_psql($database, "$read CHECKPOINT");
+		evict_slowly($node) if $slow;
 		fc_evict($node, $relation, $database);
 	}
 	die "only " . fc_in_flash($node, $relation, $database) . " of $pages pages of $relation came into flash; "
@@ -353,16 +349,10 @@ sub fc_to_flash
 		"SELECT string_agg(key || ' ' || value, ', ') FROM pg_stat_flashcache s, jsonb_each_text(to_jsonb(s)) WHERE value <> '0'");
 }
 
-=pod
-
-=item fc_control(node)
-
-A session for pause points, open and warmed up. A pause point stops whoever comes by: a fresh connection reads catalogs
-and may be the first to be stopped. So open this session, push out what the test wants to be read from flash, and only
-then arm the point through the session. Close it with C<quit>.
-
-=cut
-
+# fc_control(node):
+# A session for pause points, open and warmed up. A pause point stops whoever comes by: a fresh connection reads catalogs
+# and may be the first to be stopped. So open this session, push out what the test wants to be read from flash, and only
+# then arm the point through the session. Close it with quit.
 sub fc_control
 {
 	my ($node) = @_;
@@ -372,19 +362,12 @@ sub fc_control
 	return $session;
 }
 
-=pod
-
-=item fc_failpoint(node or control session, point, action [, relation])
-
-The actions are those of src/failpoint.h: pause, error, nospace, short, flip, torn, misplaced, delay:MICROSECONDS, off. With the
-number of a relation's file, at points that are about a page: only for pages of that.
-
-=item fc_failpoint_wait(node or control session, point)
-
-Sets a pause point; returns when some process has reached it and waits there.
-
-=cut
-
+# fc_failpoint(node or control session, point, action [, relation]):
+# The actions are those of src/failpoint.h: pause, error, nospace, short, flip, torn, misplaced, delay:MICROSECONDS, off. With the
+# number of a relation's file, at points that are about a page: only for pages of that.
+#
+# fc_failpoint_wait(node or control session, point):
+# Sets a pause point; returns when some process has reached it and waits there.
 sub fc_failpoint
 {
 	my ($where, $point, $action, $relation) = @_;
@@ -399,15 +382,9 @@ sub fc_failpoint_wait
 	return;
 }
 
-=pod
-
-=item fc_writer_round(node or control session)
-
-Returns when a round of the writer that began after the call is over: C<pg_flashcache_enable()> returns at the beginning of
-one, so the second call returns after the first one's round.
-
-=cut
-
+# fc_writer_round(node or control session):
+# Returns when a round of the writer that began after the call is over: pg_flashcache_enable() returns at the beginning of
+# one, so the second call returns after the first one's round.
 sub fc_writer_round
 {
 	my ($where) = @_;
@@ -424,15 +401,9 @@ sub run_in
 	  : $where->safe_psql('postgres', $query, timeout => $PostgreSQL::Test::Utils::timeout_default);
 }
 
-=pod
-
-=item fc_is_clean(node [, name])
-
-One test: the cache is active, no hit ever differed from the disk, and the log holds no warning of the cache, no PANIC
-and no crash.
-
-=cut
-
+# fc_is_clean(node [, name]):
+# One test: the cache is active, no hit ever differed from the disk, and the log holds no warning of the cache, no PANIC
+# and no crash.
 sub fc_is_clean
 {
 	my ($node, $name) = @_;

@@ -50,14 +50,8 @@ use constant MAX_ROUNDS => 50;
 # Pages that one statement reads to push others out.
 use constant STEP => 16;
 
-=pod
-
-=item fc_everywhere(node)
-
-Creates what the tests need in C<template1>, so that every database made later has it, and in C<postgres>.
-
-=cut
-
+# fc_everywhere(node):
+# Creates what the tests need in template1, so that every database made later has it, and in postgres.
 sub fc_everywhere
 {
 	my ($node) = @_;
@@ -69,15 +63,9 @@ sub fc_everywhere
 	return;
 }
 
-=pod
-
-=item fc_pair(option => value...)
-
-A primary and a streaming standby, each with a cache of its own that is large enough to lose nothing. Options are those
-of C<fc_new_node>; both get them.
-
-=cut
-
+# fc_pair(option => value...):
+# A primary and a streaming standby, each with a cache of its own that is large enough to lose nothing. Options are those
+# of fc_new_node; both get them.
 sub fc_pair
 {
 	my (%option) = @_;
@@ -118,18 +106,11 @@ sub fc_value_sql
 	return "repeat(md5('$label ' || id), " . REPEATS . ')';
 }
 
-=pod
-
-=item fc_table(node, database, table, label, pages [, how])
-
-Creates a table of that many pages. C<how> is 'UNLOGGED' or 'TEMPORARY' if it should be one.
-
-=item fc_rewrite_rows(node, database, table, label)
-
-Gives every row the value that belongs to another label. The pages stay the same, their content does not.
-
-=cut
-
+# fc_table(node, database, table, label, pages [, how]):
+# Creates a table of that many pages. 'how' is 'UNLOGGED' or 'TEMPORARY' if it should be one.
+#
+# fc_rewrite_rows(node, database, table, label):
+# Gives every row the value that belongs to another label. The pages stay the same, their content does not.
 sub fc_table
 {
 	my ($node, $database, $table, $label, $pages, $how) = @_;
@@ -157,14 +138,8 @@ sub fc_rewrite_rows
 	return;
 }
 
-=pod
-
-=item fc_tag(node, database, relation)
-
-Where the main fork of a relation lies: a hash of spc, db, rel, and what to call it.
-
-=cut
-
+# fc_tag(node, database, relation):
+# Where the main fork of a relation lies: a hash of spc, db, rel, and what to call it.
 sub fc_tag
 {
 	my ($node, $database, $relation) = @_;
@@ -194,25 +169,21 @@ sub fc_tag_flash
 sub fc_tag_buffers
 {
 	my ($node, $tag, $condition) = @_;
-	return $node->safe_psql('postgres',
-		"SELECT count(*) FROM pg_buffercache WHERE relforknumber = 0 AND "
-		  . tag_where($tag)
-		  . ($condition ? " AND $condition" : ''));
+	return $node->safe_psql('postgres', tag_buffers_sql($tag) . ($condition ? " AND $condition" : ''));
 }
 
-=pod
+sub tag_buffers_sql
+{
+	my ($tag) = @_;
+	return 'SELECT count(*) FROM pg_buffercache WHERE relforknumber = 0 AND ' . tag_where($tag);
+}
 
-=item fc_warm(primary, standby, database, relation...)
-
-Brings every page of the relations into the flash of both servers, and none into their pools. The standby may be undef.
-This is the danger that a test needs: from now on a page that is not invalidated is read from flash.
-
-=item fc_bring(node, database, relation)
-
-The same for one relation on one server. Hint bits are set before, so that later reads leave the pages alone.
-
-=cut
-
+# fc_warm(primary, standby, database, relation...):
+# Brings every page of the relations into the flash of both servers, and none into their pools. The standby may be undef.
+# This is the danger that a test needs: from now on a page that is not invalidated is read from flash.
+#
+# fc_bring(node, database, relation):
+# The same for one relation on one server. Hint bits are set before, so that later reads leave the pages alone.
 sub fc_warm
 {
 	my ($primary, $standby, $database, @relations) = @_;
@@ -228,28 +199,30 @@ sub fc_bring
 	my ($node, $database, $relation) = @_;
 	my $tag   = fc_tag($node, $database, $relation);
 	my $where = tag_where($tag);
-	my %before = fc_stat($node);
 
-	$node->safe_psql($database,
-			"SELECT relkind = 'i' FROM pg_class WHERE oid = '$relation'::regclass") eq 't'
-	  or $node->safe_psql($database, "SELECT count(*) FROM $relation");
+	$node->safe_psql(
+		$database, qq{
+		SELECT relkind = 'i' AS is_index FROM pg_class WHERE oid = '$relation'::regclass \\gset
+		\\if :is_index
+		\\else
+		SELECT count(*) FROM $relation;
+		\\endif});
 	my $missing = '';
 	for (1 .. MAX_ROUNDS)
 	{
 		# In this order: a page that is in shared buffers may be dirty yet, and writing it takes it out of flash.
-		my $in_buffers = fc_tag_buffers($node, $tag);
-		$missing = $node->safe_psql($database,
-			"SELECT string_agg(block::text, ' ') FROM generate_series(0, pg_relation_size('$relation') / 8192 - 1) block "
+		(my $in_buffers, $missing) = split /\n/, $node->safe_psql($database, tag_buffers_sql($tag) . ';'
+			  . "SELECT string_agg(block::text, ' ') FROM generate_series(0, pg_relation_size('$relation') / 8192 - 1) block "
 			  . "WHERE NOT EXISTS (SELECT FROM pg_flashcache_pages WHERE $where AND relblocknumber = block)");
+		$missing //= '';
 		return if $in_buffers == 0 && $missing eq '';
 		# In mode 'buffer' every page gets an ordinary buffer, of tables and indexes alike.
 		$node->safe_psql($database,
 			join "\n", 'CHECKPOINT;', map { "SELECT pg_prewarm('$relation', 'buffer', 'main', $_, $_);" } split / /, $missing);
 		push_all_out($node);
 	}
-	my %after = fc_stat($node);
-	diag(join ', ', map { "$_ +" . ($after{$_} - $before{$_}) }
-		  grep { $after{$_} =~ /^\d+$/ && $after{$_} != $before{$_} } sort keys %after);
+	my %now = fc_stat($node);
+	diag(join ', ', map { "$_ $now{$_}" } sort keys %now);
 	die "these pages of $tag->{name} do not come into flash: $missing";
 }
 
@@ -257,22 +230,23 @@ sub fc_bring
 sub fc_push_out
 {
 	my ($node, $tag) = @_;
+	my $left = fc_tag_buffers($node, $tag);
 	for (1 .. MAX_ROUNDS)
 	{
-		return if fc_tag_buffers($node, $tag) == 0;
-		push_all_out($node);
+		return if $left == 0;
+		$left = push_all_out($node, tag_buffers_sql($tag));
 	}
 	die "$tag->{name} is still in shared buffers";
 }
 
 # As fc_evict_all, but with many small statements: in a pool of 128 buffers a large one goes round several times before a
 # writer that has to share the processor comes to look, and loses the same pages each time. For the same reason no
-# filler is made while there is one.
+# filler is made while there is one. Returns what the query answers that comes last.
 my %rounds;
 
 sub push_all_out
 {
-	my ($node) = @_;
+	my ($node, $sql) = @_;
 	my ($table, $rows) = split /\|/, filler($node);
 
 	if (!$rows)
@@ -283,12 +257,12 @@ sub push_all_out
 	# Each round begins elsewhere, so that no two meet the same frames at the same time.
 	my @first = map { STEP * $_ } 0 .. $rows / STEP - 1;
 	my $begin = 7 * $rounds{ $node->name }++ % @first;
-	$node->safe_psql(
+	my $output = $node->safe_psql(
 		'postgres', join "\n",
 		'SET enable_seqscan = off; SET enable_bitmapscan = off; SET max_parallel_workers_per_gather = 0;',
-		map { "SELECT count(pad) FROM $table WHERE id > $_ AND id <= $_ + " . STEP . ';' }
-		  @first[ $begin .. $#first ], @first[ 0 .. $begin - 1 ]);
-	return;
+		(map { "SELECT count(pad) FROM $table WHERE id > $_ AND id <= $_ + " . STEP . ';' }
+		  @first[ $begin .. $#first ], @first[ 0 .. $begin - 1 ]), $sql // '');
+	return $output =~ s/.*\n//sr;
 }
 
 # Which filler of fc_evict_all there is, and how many rows it has. The unlogged one is better, since it does not go
@@ -349,21 +323,15 @@ sub fc_fetch
 	return;
 }
 
-=pod
-
-=item fc_is_read(node, database, table, label, pages, name [, source])
-
-One test: all rows of the table are there with the values of the label, and they came from where they should:
-
-  flash     (default) every page was a hit
-  disk      every page was a miss
-  any       from wherever they are but shared buffers: every page that is in flash was a hit, the others were misses
-
-Rows are fetched by their places, which reads each page of the table once and nothing else. What a session needs from
-the catalogs it has by then, from asking for no rows first.
-
-=cut
-
+# fc_is_read(node, database, table, label, pages, name [, source]):
+# One test: all rows of the table are there with the values of the label, and they came from where they should:
+#
+#   flash     (default) every page was a hit
+#   disk      every page was a miss
+#   any       from wherever they are but shared buffers: every page that is in flash was a hit, the others were misses
+#
+# Rows are fetched by their places, which reads each page of the table once and nothing else. What a session needs from
+# the catalogs it has by then, from asking for no rows first.
 sub fc_is_read
 {
 	my ($node, $database, $table, $label, $pages, $name, $source) = @_;
@@ -402,15 +370,9 @@ sub fc_is_quiet
 	return;
 }
 
-=pod
-
-=item fc_next_oid(node, number)
-
-SQL that makes C<number> the next one that an object or a file is given. To be run in one session with the statement
-that shall get it, since any statement may take one.
-
-=cut
-
+# fc_next_oid(node, number):
+# SQL that makes number the next one that an object or a file is given. To be run in one session with the statement
+# that shall get it, since any statement may take one.
 my %has_next_oid;
 
 sub fc_next_oid
@@ -430,14 +392,8 @@ sub fc_next_oid
 	  . "SELECT pg_temp.fc_test_next_oid($number);";
 }
 
-=pod
-
-=item fc_reads_ahead()
-
-Can pages be read ahead here? The kernel must let us, and the library must have been there when we were built.
-
-=cut
-
+# fc_reads_ahead():
+# Can pages be read ahead here? The kernel must let us, and the library must have been there when we were built.
 sub fc_reads_ahead
 {
 	my $params = "\0" x 256;
@@ -448,14 +404,8 @@ sub fc_reads_ahead
 	return scalar(my @library = glob('/usr/lib/*/liburing.a')) > 0;
 }
 
-=pod
-
-=item fc_kill_server(node)
-
-Kills the postmaster and all its children at once (SIGKILL), and returns when all of them are dead.
-
-=cut
-
+# fc_kill_server(node):
+# Kills the postmaster and all its children at once (SIGKILL), and returns when all of them are dead.
 sub fc_kill_server
 {
 	my ($node) = @_;
@@ -482,14 +432,8 @@ sub fc_kill_server
 	return;
 }
 
-=pod
-
-=item fc_device_process(node)
-
-Process ID of the device process, the only child of the writer; empty if there is none.
-
-=cut
-
+# fc_device_process(node):
+# Process ID of the device process, the only child of the writer; empty if there is none.
 sub fc_device_process
 {
 	my ($node) = @_;

@@ -218,10 +218,10 @@ sub fc_ask
 	return $said eq "done\n";
 }
 
-# One refusal. `mend` removes the cause; without it the cache stays off.
+# One refusal. `repair` removes the cause; without it the cache stays off.
 sub fc_is_refused
 {
-	my ($node, $what, $file, $reason, $hint, $mend, $size) = @_;
+	my ($node, $what, $file, $reason, $hint, $repair, $size) = @_;
 	my $offset = fc_start_with($node, $file, $size);
 
 	# The writer opens the device, some time after the server has started.
@@ -237,12 +237,12 @@ sub fc_is_refused
 	is(fc_view($node), "off|$reason|interception", "$what: the view says so");
 
 	my ($rc, undef, $stderr) = $node->psql('postgres', 'SELECT pg_flashcache_enable()');
-	is($rc, 3, "$what: not mended, not enabled");
+	is($rc, 3, "$what: not repaired, not enabled");
 	like($stderr, qr/ERROR:  pg_flashcache could not be enabled: \Q$reason\E/, "$what: enable says why");
-	if ($mend)
+	if ($repair)
 	{
-		$mend->();
-		is($node->safe_psql('postgres', 'SELECT pg_flashcache_enable()'), 't', "$what: mended, enabled");
+		$repair->();
+		is($node->safe_psql('postgres', 'SELECT pg_flashcache_enable()'), 't', "$what: repaired, enabled");
 		is(fc_view($node), 'active||interception', "$what: active");
 	}
 	$node->stop;

@@ -12,7 +12,7 @@ pg_config=$3
 shift 3
 cd "$root"
 files=("$@")
-[ ${#files[@]} -gt 0 ] || files=(src/*.c src/attach/*.c)
+[ ${#files[@]} -gt 0 ] || files=(src/*.c src/*/*.c)
 
 case $tool in
   cppcheck)
@@ -25,7 +25,7 @@ case $tool in
     # As the Makefile compiles them. The inner shell expands what stands in single quotes.
     # shellcheck disable=SC2016
     printf '%s\0' "${files[@]}" | xargs -0 -P 2 -n 8 bash -c 'includes=$1; shift
-      clang-tidy --quiet "$@" -- -std=gnu11 -D_GNU_SOURCE -DFC_USE_LIBURING -DFC_FAILPOINTS -Isrc -I"$includes" 2> >(grep -vE "^[0-9]+ warnings? " >&2)' \
+      clang-tidy --quiet "$@" -- -std=gnu11 -D_GNU_SOURCE -DFC_USE_LIBURING -DFC_FAILPOINTS -iquote src -I"$includes" 2> >(grep -vE "^[0-9]+ warnings? " >&2)' \
       clang-tidy "$("$pg_config" --includedir-server)"
     ;;
   *)

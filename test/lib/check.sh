@@ -2,6 +2,7 @@
 # Sourced: the tests of a suite that a shell script drives.
 #
 #   check DESCRIPTION COMMAND...   one test: passed if the command succeeds; otherwise what it printed is shown
+#   is DESCRIPTION GOT EXPECTED    one test: passed if they are the same; otherwise both are shown
 #   passed, failed                 how many so far; the suite ends with the line `N passed, N failed`
 #
 # What the last command printed is in $dir/check; $dir is the suite's own directory.
@@ -20,5 +21,15 @@ check() {
     failed=$((failed + 1))
     echo "not ok: $what"
     head -n 100 "$dir/check"
+  fi
+}
+
+is() {
+  if [ "$2" = "$3" ]; then
+    passed=$((passed + 1))
+    echo "ok: $1"
+  else
+    failed=$((failed + 1))
+    printf 'not ok: %s\n  got:      %s\n  expected: %s\n' "$1" "$2" "$3"
   fi
 }

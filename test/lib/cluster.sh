@@ -4,7 +4,7 @@
 #   fc_cluster_init DIR [CONF_LINE...]   initdb with checksums; settings for a small, repeatable server
 #   fc_cluster_cache DIR SLOTS           adds a cache of so many slots, every hit compared with the disk
 #   fc_cluster_start DIR, fc_cluster_stop DIR
-#   fc_cluster_wait_active DIR           until the cache has attached
+#   fc_cluster_wait_active DIR           until the cache has attached; fc_cluster_wait_state DIR STATE until it says that
 #   fc_cluster_psql DIR [ARGUMENT...]    psql as superuser, stops at the first error
 #
 # DIR/data is the data directory, DIR/log the server's log, DIR/flash the cache file. The server listens on a socket in
@@ -37,14 +37,7 @@ fc_cluster_cache() {
     echo "shared_preload_libraries = 'pg_flashcache'"
     echo "pg_flashcache.file = '$dir/flash'"
     echo "pg_flashcache.size = '$((slots * 8))kB'"
-    echo "pg_flashcache.verify = on"
-    # The data files of a test are always in the kernel's page cache: with the probe, flash would never be read.
-    echo "pg_flashcache.os_cache_probe = off"
-    echo "pg_flashcache.admission = all"
-    # A machine that is busy with other things is no broken device.
-    echo "pg_flashcache.io_timeout = '60s'"
-    echo "pg_flashcache.pause_when_slow = off"
-    echo "pg_flashcache.keep_stats = off" # counters start at zero with the server, on all versions
+    cat "${BASH_SOURCE[0]%/*}/cache.conf"
   } >>"$dir/data/postgresql.conf"
 }
 
@@ -66,17 +59,16 @@ fc_cluster_psql() {
     --username=postgres --dbname=postgres "$@"
 }
 
-fc_cluster_wait_active() {
-  local dir=$1 state='' tries
+fc_cluster_wait_state() {
+  local now='' tries
   # A bound against waiting for ever, not a measurement.
   for ((tries = 0; tries < 600; tries++)); do
-    state=$(fc_cluster_psql "$dir" -c "SELECT state || coalesce(': ' || reason, '') FROM pg_stat_flashcache")
-    case $state in
-      active) return 0 ;;
-      starting*) sleep 0.1 ;;
-      *) break ;;
-    esac
+    now=$(fc_cluster_psql "$1" -c "SELECT state || coalesce(': ' || reason, '') FROM pg_stat_flashcache")
+    [ "${now%%:*}" != "$2" ] || return 0
+    sleep 0.1
   done
-  echo "the cache did not become active: state $state" >&2
+  echo "the cache did not become $2: state $now" >&2
   return 1
 }
+
+fc_cluster_wait_active() { fc_cluster_wait_state "$1" active; }

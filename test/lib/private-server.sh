@@ -125,8 +125,8 @@ fc_private_production() {
 # One object is different.
 fc_private_without_liburing() {
   cp -a "$1" "$2"
-  rm "$2/src/store_uring.o" "$2/pg_flashcache.so"
-  fc_private_make "$2" "" "$(fc_private_as_built "$2")" PG_CPPFLAGS=
+  rm "$2/src/store/store_uring.o" "$2/pg_flashcache.so"
+  fc_private_make "$2" "" "$(fc_private_as_built "$2")" PG_CPPFLAGS="-iquote src"
 }
 
 # What was built, into whatever server it is: nothing is built anew for that one.

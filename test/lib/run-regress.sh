@@ -11,7 +11,6 @@
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-# shellcheck source=test/lib/cluster.sh
 . "$here/cluster.sh"
 
 suite=$1

@@ -1,39 +1,29 @@
 #!/usr/bin/env bash
 # One data directory under two minor releases of the server, in turns, with one and the same build of the extension.
 #
-# usage: run.sh OLD_BIN NEW_BIN DIR
+# usage: run.sh OLD_BIN NEW_BIN DIR KNOW
 #   OLD_BIN, NEW_BIN   bin of private servers; both have the extension that was built against NEW
 #   DIR                an empty directory, on a short path
+#   KNOW               "no yes" or "yes yes": whether mdtruncate() of each is told how many blocks the relation had
 #
-# Between the two, mdtruncate() got one argument more: it is told how many blocks the relation had. The library finds out
-# at run time (fc_smgr_truncate). Were it wrong, VACUUM would cut at the wrong place, or pages behind the end would stay
-# in flash and be read when the relation has grown again.
+# In one of the minor releases of each major, mdtruncate() got that argument. The library finds out at run time
+# (fc_smgr_truncate). Were it wrong, VACUUM would cut at the wrong place, or pages behind the end would stay in flash and be
+# read when the relation has grown again.
 #
 # Last line `N passed, N failed`.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-# shellcheck source=test/lib/cluster.sh
 . "$here/../lib/cluster.sh"
+. "$here/../lib/check.sh"
 
 old=$1
 new=$2
 dir=$3
+know=$4
 path=$PATH
-passed=0
-failed=0
 
 trap 'fc_cluster_stop "$dir" immediate >/dev/null 2>&1 || true' EXIT
-
-is() {
-  if [ "$1" = "$2" ]; then
-    passed=$((passed + 1))
-    echo "ok: $3"
-  else
-    failed=$((failed + 1))
-    printf 'not ok: %s\n  got: %s\n  expected: %s\n' "$3" "$1" "$2"
-  fi
-}
 
 sql() {
   fc_cluster_psql "$dir" -c "$1"
@@ -70,26 +60,26 @@ fill() {
 round() {
   local name=$1 label=$2
   sql "TRUNCATE t; INSERT INTO t SELECT n, repeat('$label', 1250) FROM generate_series(1, 600) n; ANALYZE t"
-  is "$(sql "SELECT pg_relation_size('t') / 8192")" 100 "$name: t has 100 pages"
+  is "$name: t has 100 pages" "$(sql "SELECT pg_relation_size('t') / 8192")" 100
   sql "SELECT count(*) FROM t" >/dev/null
   fill
-  is "$(in_flash 0)" 100 "$name: all are in flash"
+  is "$name: all are in flash" "$(in_flash 0)" 100
   sql "DELETE FROM t WHERE id > 180"
   sql 'CHECKPOINT'
   fill
-  is "$(in_flash 30)" 70 "$name: so are the 70 whose rows have been deleted"
+  is "$name: so are the 70 whose rows have been deleted" "$(in_flash 30)" 70
   sql 'VACUUM t'
-  is "$(sql "SELECT pg_relation_size('t') / 8192")" 30 "$name: VACUUM has cut them off"
-  is "$(in_flash 30)" 0 "$name: none of them is in flash"
+  is "$name: VACUUM has cut them off" "$(sql "SELECT pg_relation_size('t') / 8192")" 30
+  is "$name: none of them is in flash" "$(in_flash 30)" 0
   sql "INSERT INTO t SELECT n, repeat('$label', 1250) FROM generate_series(1001, 1420) n"
   sql "SELECT count(*) FROM t" >/dev/null
   fill
-  is "$(in_flash 30)" 70 "$name: 70 new ones are"
-  is "$(sql "SET enable_seqscan = off; SET enable_bitmapscan = off;
+  is "$name: 70 new ones are" "$(in_flash 30)" 70
+  is "$name: the rows are right" "$(sql "SET enable_seqscan = off; SET enable_bitmapscan = off;
     SELECT count(*), sum(id), count(*) FILTER (WHERE pad = repeat('$label', 1250)) FROM t WHERE id > 0")" \
-    "600|$((180 * 181 / 2 + 420 * (1001 + 1420) / 2))|600" "$name: the rows are right"
-  is "$(sql 'SELECT hits > 0 AND hits = verify_checks, verify_failures, checksum_failures FROM pg_stat_flashcache')" \
-    't|0|0' "$name: every hit was what the disk has"
+    "600|$((180 * 181 / 2 + 420 * (1001 + 1420) / 2))|600"
+  is "$name: every hit was what the disk has" \
+    "$(sql 'SELECT hits > 0 AND hits = verify_checks, verify_failures, checksum_failures FROM pg_stat_flashcache')" 't|0|0'
 }
 
 start() {
@@ -99,7 +89,7 @@ start() {
   fc_cluster_wait_active "$dir"
 }
 
-is "$(knows_old_length "$old") $(knows_old_length "$new")" 'no yes' 'the two servers differ in what mdtruncate() takes'
+is 'what mdtruncate() of the two servers takes' "$(knows_old_length "$old") $(knows_old_length "$new")" "$know"
 PATH=$old:$path
 fc_cluster_init "$dir" 'client_min_messages = warning' 'shared_buffers = 1MB' 'autovacuum = off' "default_toast_compression = 'pglz'"
 fc_cluster_cache "$dir" 4096
@@ -113,11 +103,11 @@ second=$("$new/postgres" --version)
 round "${first#postgres (PostgreSQL) }" a
 fc_cluster_stop "$dir"
 start "$new"
-is "$(sql "SELECT count(*) FROM t WHERE pad = repeat('a', 1250)")" 600 'after the upgrade: the rows are there'
+is 'after the upgrade: the rows are there' "$(sql "SELECT count(*) FROM t WHERE pad = repeat('a', 1250)")" 600
 round "${second#postgres (PostgreSQL) }" b
 fc_cluster_stop "$dir"
 start "$old"
-is "$(sql "SELECT count(*) FROM t WHERE pad = repeat('b', 1250)")" 600 'after going back: the rows are there'
+is 'after going back: the rows are there' "$(sql "SELECT count(*) FROM t WHERE pad = repeat('b', 1250)")" 600
 round "${first#postgres (PostgreSQL) } again" c
 fc_cluster_stop "$dir"
 echo "$passed passed, $failed failed"

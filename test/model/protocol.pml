@@ -1,5 +1,5 @@
 /*
- * The protocol of src/README.md, for spin.  Steps bear the same numbers there, here and in the code.
+ * The protocol of src/protocol.md, for spin.  Steps bear the same numbers there, here and in the code.
  *
  * What is modelled and what is left out, and why nothing is lost by that: README.md beside this file.
  *
@@ -12,6 +12,7 @@
  *	FILES		truncate, drop, re-create, extend
  *	SWITCH		the device is given up and comes back, perhaps as another one
  *	AHEAD		reading ahead
+ *	LOAD		a session reads P from the data file, for the cache
  *	CHECKSUM	R3 compares the checksum
  *	LIES		the device loses what was written, at any time
  *
@@ -69,6 +70,14 @@ bool w_now;								/* F6: is the epoch that it read still the present one? */
 byte h_page[CELLS] = NONE;
 bool h_generation[CELLS], h_epoch[CELLS];
 byte h_copy[CELLS] = RUBBISH;
+
+/* P, on its way from a session that has read it from the data file. */
+#ifdef LOAD
+byte l_page = NONE;
+bool l_generation, l_epoch;				/* the guard: is it still that of L2? */
+byte l_copy = RUBBISH;
+bool l_ready;							/* given to the writer */
+#endif
 
 /* The read that has the page's I/O: what R1 found. */
 byte r_slot[2] = { NONE, NONE };
@@ -174,6 +183,12 @@ inline bump_page(p)
 		:: h_page[0] == p -> h_generation[0] = false
 		:: else
 		fi;
+#ifdef LOAD
+		if
+		:: l_page == p -> l_generation = false
+		:: else
+		fi;
+#endif
 #if CELLS > 1
 		if
 		:: h_page[1] == p -> h_generation[1] = false
@@ -192,6 +207,9 @@ inline bump_epoch()
 		w_now = false;
 		h_epoch[0] = false;
 		current[0] = false;
+#ifdef LOAD
+		l_epoch = false;
+#endif
 #if CELLS > 1
 		h_epoch[1] = false;
 #endif
@@ -280,6 +298,9 @@ end:
 	:: atomic { pool[p] == DIRTY -> pool[p] = WRITING };
 #ifdef BREAK_C3_EARLY
 		invalidate(p);
+#endif
+#ifdef LOAD
+		D[p] = RUBBISH;						/* C2 begins; only who reads past the pool can see it */
 #endif
 		if
 		:: D[p] = frame[p]					/* C2 */
@@ -463,6 +484,30 @@ inline take_from_queue(c)
 	}
 }
 
+#ifdef LOAD
+inline forget_load()
+{
+	l_page = NONE;
+	l_generation = false;
+	l_epoch = false;
+	l_copy = RUBBISH;
+	l_ready = false
+}
+
+inline take_loaded()
+{
+	d_step
+	{
+		cache == ACTIVE && l_ready ->
+		w_page = P;
+		w_generation = l_generation;
+		w_epoch = l_epoch;
+		w_copy = l_copy;
+		forget_load()
+	}
+}
+#endif
+
 proctype Writer()
 {
 	byte s = 0;
@@ -507,9 +552,15 @@ end:
 #if CELLS > 1
 	:: take_from_queue(1) -> goto store
 #endif
+#ifdef LOAD
+	:: take_loaded() -> goto store
+#endif
 
 #ifdef SWITCH
-	/* The device, or another, is to be used again. */
+	/* The same device is used again: nothing is forgotten, the queue included. */
+	:: cache == OFF -> cache = ACTIVE		/* O2, O4 */
+
+	/* Another one is, or its content is doubtful. */
 	:: cache == OFF ->
 #ifdef BREAK_O_ORDER
 		device[0] = RUBBISH;
@@ -629,6 +680,37 @@ end:
 		}
 	/* never asked for: the place is used for something else */
 	:: d_step { a_done && !r_ahead -> a_slot = NONE; a_version = false; a_copy = RUBBISH; a_done = false }
+	od
+}
+#endif
+
+/* ---- a session that reads P from the data file, whatever the pool has, and whoever has a lock ---- */
+
+#ifdef LOAD
+proctype Load()
+{
+end:
+	do
+	:: l_page == NONE ->					/* L1 needs not be right, so any page is chosen */
+#ifdef BREAK_LOAD_GUARD
+		l_copy = D[P];
+		d_step { l_page = P; l_generation = true; l_epoch = true };
+#else
+		d_step { l_page = P; l_generation = true; l_epoch = true };	/* L2 */
+		l_copy = D[P];						/* L3; what is written meanwhile may be read in part */
+#endif
+		d_step
+		{
+			if
+			:: D[P] != l_copy && D[P] != NO_PAGE && l_copy != NO_PAGE -> l_copy = RUBBISH
+			:: else
+			fi
+		}
+		/* L4; or the session leaves */
+		if
+		:: d_step { l_copy != NO_PAGE -> l_ready = true }
+		:: d_step { forget_load() }
+		fi
 	od
 }
 #endif
@@ -773,6 +855,9 @@ init
 		run Writer();
 #ifdef AHEAD
 		run Ahead();
+#endif
+#ifdef LOAD
+		run Load();
 #endif
 #ifdef FILES
 		run Files();

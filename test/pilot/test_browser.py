@@ -14,14 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
-from pgflash.pilot.report import make, write
 from pgflash.pilot.report.charts import COLOURS, PUBLISHED
 from pgflash.pilot.report.model import Figure
+from pgflash.pilot.report.write import make, write
 from pgflash.pilot.store import open_study
 from pgflash.system import is_root
-
-from . import png
 
 WIDTH = 1100
 # Appended to a copy of the page: what was drawn, and where, for the test to read out of the document.
@@ -77,7 +76,7 @@ def faults(folder: Path, page: Path, figures: list[Figure]) -> list[str]:
     assert found, "the page's scripts did not run"
     seen = json.loads(found[1])
     browse(folder, probed, f"--window-size={WIDTH},{seen['height']}", f"--screenshot={folder / 'page.png'}")
-    picture = png.read(folder / "page.png")
+    picture = Image.open(folder / "page.png").convert("RGB")
     wrong = []
     for figure in figures:
         if figure.series:
@@ -85,7 +84,7 @@ def faults(folder: Path, page: Path, figures: list[Figure]) -> list[str]:
     return wrong
 
 
-def _chart_faults(figure: Figure, seen: dict[str, Any] | None, picture: png.Image) -> list[str]:
+def _chart_faults(figure: Figure, seen: dict[str, Any] | None, picture: Image.Image) -> list[str]:
     if seen is None:
         return ["there is no place for it"]
     wrong = []
@@ -98,7 +97,8 @@ def _chart_faults(figure: Figure, seen: dict[str, Any] | None, picture: png.Imag
     marks = sum(sum(1 for y in series.y if y is not None) for series in shown)
     if seen["marks"] != marks:
         wrong.append(f"{seen['marks']} of {marks} points are drawn")
-    colours = picture.colours(int(seen["left"]), int(seen["top"]), int(seen["right"]), int(seen["bottom"]))
+    place = picture.crop((int(seen["left"]), int(seen["top"]), int(seen["right"]), int(seen["bottom"])))
+    colours: Any = {colour: count for count, colour in place.getcolors(place.width * place.height) or []}
     for number, series in enumerate(figure.series):
         colour = PUBLISHED if series.published else COLOURS[number % len(COLOURS)]
         if not series.hidden and near(colours, rgb(colour)) < 12:

@@ -46,6 +46,43 @@ def test_a_wrong_scenario_in_json(tmp_path: Path) -> None:
     assert error["faults"] == ["duration_s: 0 will not do; allowed: a whole number from 1 to 86400"]
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("run", "quick", "--bogus"), "No such option: --bogus"),
+        (("run", "quick", "--repetitions", "0"), "--repetitions"),
+        (("run", "quick", "--warm-up", "long"), "--warm-up"),
+        (("run",), "Missing argument"),
+        (("run", "quick", "--check", "--endurance", "much"), "'much' will not do; allowed: "),
+        (("report", "/nowhere", "--endurance", "much"), "'much' will not do; allowed: "),
+        (("compare", "a"), "Missing argument"),
+        (("compare", "a", "b", "--fail-if-slower", "-1"), "--fail-if-slower"),
+        (("list", "--bogus"), "No such option: --bogus"),
+        (("restore",), "Missing argument"),
+        (("bogus",), "No such command"),
+    ],
+)
+def test_wrong_arguments_in_json(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
+    """Errors included: those too that are found before a command begins, wherever --json stands."""
+    for order in ([*arguments, "--json"], [arguments[0], "--json", *arguments[1:]]):
+        done = pgflash("pilot", *order, cwd=tmp_path)
+        error = json.loads(done.stdout)
+        assert (done.returncode, error["event"], error["kind"], error["exit"]) == (2, "error", "argument", 2)
+        assert said in error["message"]
+        assert "--help" in error["hint"]
+    people = pgflash("pilot", *arguments, cwd=tmp_path)
+    assert (people.returncode, people.stdout) == (2, "")
+    assert "Usage: pgflash pilot" in people.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_status_in_json(tmp_path: Path, recorded: Path) -> None:
+    """What is no error keeps its exit status, and its output."""
+    helped = pgflash("pilot", "run", "--json", "--help", cwd=tmp_path)
+    assert (helped.returncode, helped.stdout.lstrip().startswith("Usage: pgflash pilot run")) == (0, True)
+    assert json.loads(pgflash("pilot", "compare", recorded, recorded, "--json", cwd=tmp_path).stdout)["rows"]
+
+
 def test_two_of_the_same_name(tmp_path: Path) -> None:
     path = write(tmp_path, MINIMAL)
     done = pgflash("pilot", "run", path, path, cwd=tmp_path)
@@ -93,9 +130,11 @@ def test_the_lab_needs_root(tmp_path: Path) -> None:
 def test_a_server_that_is_gone(tmp_path: Path) -> None:
     (tmp_path / "one.sql").write_text("SELECT 1;")
     text = '[load]\nkind = "script"\nscript = "one.sql"\nwrites = false\n[server]\ndsn = "host=127.0.0.1 port=1 dbname=x"\n[[arm]]\nname = "as-it-is"\n'
-    done = pgflash("pilot", "run", write(tmp_path, text), cwd=tmp_path)
-    assert done.returncode == 4
-    assert "the server cannot be reached" in done.stderr
+    for option in ([], ["--check"]):
+        done = pgflash("pilot", "run", write(tmp_path, text), *option, cwd=tmp_path)
+        assert done.returncode == 3
+        assert "the server cannot be reached" in done.stderr
+    assert not (tmp_path / "pgflash-studies").exists(), "nothing was started"
 
 
 def test_list(tmp_path: Path, recorded: Path) -> None:
@@ -143,6 +182,8 @@ def test_compare_with_a_slower_one(tmp_path: Path, recorded: Path) -> None:
     done = pgflash("pilot", "compare", recorded, slower, "--fail-if-slower", "50", cwd=tmp_path)
     assert done.returncode == 6
     assert "slower: " in done.stderr
+    in_json = pgflash("pilot", "compare", recorded, slower, "--fail-if-slower", "50", "--json", cwd=tmp_path)
+    assert (in_json.returncode, len(json.loads(in_json.stdout)["rows"]) > 0) == (6, True)
     assert pgflash("pilot", "compare", slower, recorded, "--fail-if-slower", "50", cwd=tmp_path).returncode == 0
     assert pgflash("pilot", "compare", recorded, slower, cwd=tmp_path).returncode == 0
 
@@ -164,16 +205,14 @@ def test_installed_by_pip(tmp_path: Path) -> None:
     source.mkdir()
     for name in ("pyproject.toml", "LICENSE"):
         shutil.copy(root / name, source)
-    for name in ("pgflash", "lab"):
-        shutil.copytree(root / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(root / "pgflash", source / "pgflash", ignore=shutil.ignore_patterns("__pycache__"))
     there = tmp_path / "there"
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--target", str(there), str(source)]
     subprocess.run(command, check=True, capture_output=True, env={**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1"})
     shutil.rmtree(source)
     for name in (
-        "lab/slowdisk.sh",
         "lab/slowdisk.c",
-        "lab/cgroup.sh",
+        "lab/slowread.c",
         "pilot/report/report.html.j2",
         "pilot/loads/go-tpc/go.sum",
         "py.typed",
@@ -183,8 +222,8 @@ def test_installed_by_pip(tmp_path: Path) -> None:
     checkout.mkdir()
     for name in ("pg_flashcache.control", "Makefile"):
         shutil.copy(root / name, checkout)
-    code = "import pgflash.pilot.lab as lab, pgflash.pilot.extension as e; print(lab.scripts(), e.checkout())"
+    code = "import pgflash.lab.extension as e; print(e.__file__, e.checkout())"
     for folder, found in ((tmp_path, None), (checkout, checkout)):
         command = [sys.executable, "-c", code]
         done = subprocess.run(command, capture_output=True, text=True, cwd=folder, env={**os.environ, "PYTHONPATH": str(there)}, check=True)
-        assert done.stdout.split() == [str(there / "pgflash" / "lab"), str(found)]
+        assert done.stdout.split() == [str(there / "pgflash" / "lab" / "extension.py"), str(found)]

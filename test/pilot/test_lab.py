@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from pgflash.pilot.lab import LabDisk
+from pgflash.lab import storage
+from pgflash.lab.storage import LabDisk, Model
 from pgflash.pilot.own import schedulers
 from pgflash.system import Device
 
@@ -28,7 +30,8 @@ def disk(tmp_path: Path) -> Iterator[LabDisk]:
 
 
 def up(disk: LabDisk, read_us: int) -> Device:
-    disk.up(64, 2, read_us, read_us, 200)
+    disk.model = Model(2, read_us, read_us, 200)
+    disk.up(64)
     device = disk.device()
     assert device is not None
     return device
@@ -45,14 +48,39 @@ def test_a_disk_that_seeks_counts_as_one(disk: LabDisk, read_us: int, rotational
 
 @pytest.mark.skipif(not is_root(), reason="the lab's disk has to be mounted: that needs root")
 def test_the_loop_device_is_left_as_it_was(disk: LabDisk) -> None:
-    before = {path.name: settings(Device(path)) for path in Path("/sys/block").glob("loop*")}
-    device = up(disk, 4000)
-    name = device.name
+    # which one it will be is known afterwards; one that somebody else has at first may be like a disk yet
+    before: dict[str, dict[str, str]] = {}
+    while True:
+        free = [device for device in Path("/sys/block").glob("loop*") if not (device / "loop").exists()]
+        before |= {path.name: settings(Device(path)) for path in free}
+        device = up(disk, 4000)
+        if device.name in before:
+            break
+        disk.down()
     other = next(each for each in device.schedulers() if each != device.scheduler())
     assert device.set_scheduler(other)
-    assert device.throttle_writeback(False) or "wbt_lat_usec" not in before[name]
+    assert device.throttle_writeback(False) or "wbt_lat_usec" not in before[device.name]
     disk.down()
-    assert settings(device) == before[name]
+    assert settings(device) == before[device.name]
+
+
+@pytest.mark.skipif(not is_root(), reason="the lab's disk has to be mounted: that needs root")
+def test_says_who_holds_the_device(disk: LabDisk, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    device = up(disk, 4000)
+    words = ["unshare", "--mount", "--propagation", "private", "sh", "-c", "echo ready; exec sleep 600"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "ready\n"
+        with monkeypatch.context() as patience:
+            patience.setattr(storage, "_await", lambda condition: condition())
+            disk.down()
+        other.kill()
+    said = capsys.readouterr().err
+    name = f"/dev/{device.name}"
+    assert said == (
+        f"slowdisk: {name} still in use: mounted for process {other.pid}, which has mounts of its own"
+        f" (nsenter --target {other.pid} --mount umount {name})\n"
+    )
 
 
 @pytest.mark.parametrize(

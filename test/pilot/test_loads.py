@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from pgflash.pilot.loads import pgbench, sysbench, tpcc
-from pgflash.pilot.loads.base import percentile, percentiles
+from pgflash.lab import pgbench
+from pgflash.lab.pgbench import percentile, percentiles
+from pgflash.pilot.loads import sysbench, tpcc
 from pgflash.pilot.target import Place
 
 PGBENCH = """pgbench (15.20)

@@ -12,11 +12,12 @@ import pytest
 
 from pgflash.errors import StudyError
 from pgflash.pilot.figures import Point, points
-from pgflash.pilot.report import make, write
 from pgflash.pilot.report.advice import advise
-from pgflash.pilot.report.build import front_of_flash, ms, not_measured, response_by_size, three_ways, throughput_by_size, tuning, versions
 from pgflash.pilot.report.charts import as_json
+from pgflash.pilot.report.figures import front_of_flash, not_measured, response_by_size, three_ways, throughput_by_size, tuning, versions
 from pgflash.pilot.report.model import Advice
+from pgflash.pilot.report.parts import ms
+from pgflash.pilot.report.write import make, write
 from pgflash.pilot.scenario import FIGURES, Scenario, figures_of, parse_scenario
 from pgflash.pilot.store import Study, open_study
 from pgflash.units import show_ms
@@ -209,7 +210,7 @@ def test_few_repetitions_and_no_limit_are_warned_of(scenario: Scenario) -> None:
 
 def test_the_curve_stands_beside_the_published_one(scenario: Scenario) -> None:
     runs = made_up("disk", 40.0, scatter=1) + made_up("cache@20%", 4.0, share=0.2) + made_up("cache@47%", 0.5, share=0.47)
-    figure = response_by_size(scenario, measured(runs))
+    figure = response_by_size.draw(scenario, measured(runs))
     assert figure is not None and figure.grid is not None
     ours, _, theirs = figure.series
     assert (ours.x, ours.y, ours.low, ours.high) == ([0.0, 20.0, 47.0], [41.0, 4.0, 0.5], [1.0, 0.0, 0.0], [1.0, 0.0, 0.0])
@@ -221,7 +222,7 @@ def test_the_curve_stands_beside_the_published_one(scenario: Scenario) -> None:
 
 def test_the_knee(scenario: Scenario) -> None:
     runs = made_up("disk", 40.0) + made_up("cache@20%", 4.0, share=0.2) + made_up("cache@47%", 3.9, share=0.47)
-    figure = throughput_by_size(scenario, measured(runs))
+    figure = throughput_by_size.draw(scenario, measured(runs))
     assert figure is not None
     assert figure.findings[0].startswith(
         "The knee is at 20% of the database: the smallest size with at least 90% of the greatest throughput ("
@@ -234,11 +235,11 @@ def test_the_knee(scenario: Scenario) -> None:
     ]
     for faster, where in ((3.7, "20%"), (3.5, "47%")):  # 92 and 88% of the greatest throughput
         runs = made_up("disk", 40.0) + made_up("cache@20%", 4.0, share=0.2) + made_up("cache@47%", faster, share=0.47)
-        figure = throughput_by_size(scenario, measured(runs))
+        figure = throughput_by_size.draw(scenario, measured(runs))
         assert figure is not None
         assert figure.findings[0].startswith(f"The knee is at {where} of the database")
     rising = made_up("disk", 40.0) + made_up("cache@20%", 4.0, share=0.2) + made_up("cache@47%", 1.0, share=0.47)
-    figure = throughput_by_size(scenario, measured(rising))
+    figure = throughput_by_size.draw(scenario, measured(rising))
     assert figure is not None
     assert figure.findings[1] == (
         "With 47 GB (47% of the database), which was full, the disk is still the limit (99% busy): more flash may bring more."
@@ -263,10 +264,10 @@ def test_versions_and_tuning(scenario: Scenario) -> None:
         + made_up("before", 50.0, tuning="before")
         + made_up("after", 45.0, tuning="after")
     )
-    by_version = versions(scenario, measured(runs))
+    by_version = versions.draw(scenario, measured(runs))
     assert by_version is not None
     assert by_version.series[0].x == ["disk-15, 15", "disk-17, 17"]
-    tuned = tuning(scenario, measured(runs))
+    tuned = tuning.draw(scenario, measured(runs))
     assert tuned is not None
     assert (tuned.series[0].x, tuned.series[0].y) == (["before", "after"], [50.0, 45.0])
     assert tuned.findings[1] == "Before: nothing could be set here."
@@ -288,7 +289,7 @@ def test_versions_and_tuning(scenario: Scenario) -> None:
 )
 def test_tuning_in_words(scenario: Scenario, before: float, after: float, scatter: float, words: str) -> None:
     runs = made_up("before", before, scatter=scatter, tuning="before") + made_up("after", after, scatter=scatter, tuning="after")
-    figure = tuning(scenario, measured(runs))
+    figure = tuning.draw(scenario, measured(runs))
     assert figure is not None
     assert figure.findings[0] == f"Tuning makes {words}"
 
@@ -303,7 +304,7 @@ def test_tuning_in_words(scenario: Scenario, before: float, after: float, scatte
 )
 def test_front_of_flash_in_words(scenario: Scenario, without: float, with_cache: float, words: str) -> None:
     runs = made_up("flash", without, data="flash") + made_up("flash+cache", with_cache, share=0.3, data="flash")
-    figure = front_of_flash(scenario, measured(runs))
+    figure = front_of_flash.draw(scenario, measured(runs))
     assert figure is not None
     assert figure.findings == [words]
 
@@ -315,7 +316,7 @@ def test_three_ways_in_words(scenario: Scenario) -> None:
         + made_up("cache", 20.0, share=0.3)
         + made_up("flash", 4.0, data="flash")
     )
-    figure = three_ways(scenario, measured(runs))
+    figure = three_ways.draw(scenario, measured(runs))
     assert figure is not None
     assert figure.findings == [
         "Indexes and temporary files on flash: no faster; flash cache of 30%: 2 times faster; all on flash: 10 times faster."
@@ -331,7 +332,7 @@ def test_what_was_not_measured_says_so(name: str) -> None:
 @pytest.mark.parametrize(("before", "after", "kind", "ticks"), [(50.0, 45.0, "linear", None), (500.0, 0.5, "log", "array")])
 def test_ticks_of_bars(scenario: Scenario, before: float, after: float, kind: str, ticks: str | None) -> None:
     """On a linear axis the ticks of a logarithmic one would be a black stripe."""
-    figure = tuning(scenario, points(made_up("before", before, tuning="before") + made_up("after", after, tuning="after")))
+    figure = tuning.draw(scenario, points(made_up("before", before, tuning="before") + made_up("after", after, tuning="after")))
     assert figure is not None
     axis = json.loads(as_json(figure))["layout"]["yaxis"]
     assert (axis["type"], axis.get("tickmode")) == (kind, ticks)

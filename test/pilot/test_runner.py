@@ -6,14 +6,19 @@ import itertools
 import signal
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from pgflash.errors import BrokeOff, DiskFull
+from pgflash.errors import BrokeOff, DiskFull, ScenarioError
+from pgflash.lab.warm import is_plateau
+from pgflash.pilot import runner
 from pgflash.pilot.progress import TerminalReporter
-from pgflash.pilot.runner import Clock, Outcome, Runner, is_plateau, thinned, undisturbed
+from pgflash.pilot.runner import Clock, Outcome, Runner, thinned
 from pgflash.pilot.scenario import Scenario, parse_scenario
 from pgflash.pilot.store import RUNS, open_study, read_lines, step_key
+from pgflash.system import undisturbed
 
 from . import fakes
 from .conftest import MINIMAL
@@ -190,6 +195,42 @@ def test_time_left(minimal: Scenario) -> None:
     assert clock.left(minimal) == 6 * (20 + 60) + 24
     clock.starts, clock.spent_s, clock.starts_left = 2, 30.0, 4
     assert clock.left(minimal) == 4 * 15 + 24
+
+
+def test_time_left_comes_to_nothing(tmp_path: Path, minimal: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Starts of 30 s and measurements of 2 s, by a clock of ours: told is never more than before, and at the end nothing."""
+    now = 0.0
+    told: list[float] = []
+
+    def passes(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    class Listener(TerminalReporter):
+        def working_on(self, text: str, left_s: float) -> None:
+            told.append(left_s)
+
+        def finished(self, line: dict[str, Any], left_s: float) -> None:
+            told.append(left_s)
+
+    fakes.install(monkeypatch, lambda _: passes(2))
+    monkeypatch.setattr(runner, "time", SimpleNamespace(monotonic=lambda: now))
+    slow = Runner([minimal], tmp_path / "study", tmp_path, Listener(quiet=True))
+    monkeypatch.setattr(slow, "_warm", lambda *_: passes(30))
+    slow.run()
+    assert told == sorted(told, reverse=True)
+    assert told[0] == 6 * (20 + 60) + 12 * 2
+    assert told[-1] == 0
+
+
+def test_a_share_that_is_no_cache(tmp_path: Path, minimal: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Known only when the database is there: said before anything is measured."""
+    fakes.install(monkeypatch)
+    small = parse_scenario(MINIMAL.replace('"20%"', '"0.09%"'), "minimal", Path())
+    with pytest.raises(ScenarioError) as caught:
+        run(small, tmp_path / "study", tmp_path)
+    assert caught.value.faults == ["flash.sizes: 0.09% of a database of 1000 MB is 922 kB; allowed: 1 MB or more"]
+    assert fakes.LAST[0].calls == ["prepare", "close"]
 
 
 def test_long_series_are_thinned() -> None:

@@ -53,6 +53,8 @@ def test_ratio_is_of_the_database() -> None:
          "kind, protocol, rows, sample, scale, scatter, script, setup, skew, tables, threads, warehouses, writes"),
         (('"20%"', '"20"'), "flash.sizes: '20' will not do; allowed: a list of different sizes, each a size such as \"512MB\" or \"2GB\", "
          'or a share of the database such as "47%"'),
+        (('"64MB"', '"512kB"'), "flash.sizes: '512kB' is too small for a cache; allowed: 1 MB or more"),
+        (("cache = true", 'cache = ["0.5MB"]'), "arm[2].cache: '0.5MB' is too small for a cache; allowed: 1 MB or more"),
         (('name = "disk"', 'name = "cache"'), "arm: the name 'cache' is given twice; allowed: a name of its own for each arm"),
         (('name = "disk"', 'name = "Disk 1"'), "arm[1].name: 'Disk 1' will not do; allowed: small letters, digits and -"),
         (('name = "disk"', 'name = "disk"\ndata = "tape"'), "arm[1].data: 'tape' is not known; allowed: disk, flash"),
@@ -67,7 +69,23 @@ def test_ratio_is_of_the_database() -> None:
         (("scale = 1\n", "scale = 1\nskew = 3\n"), "load.skew: has no meaning for uniform keys; it is for gaussian and zipfian"),
         (("scale = 1\n", "scale = 1\nhot_share = 0.5\n"), "load.hot_share: has no meaning for uniform keys; it is for hot-spot"),
         (('title = "minimal"', 'figures = ["tuning"]'), 'figures: tuning needs arms with tuning = "before" and "after"'),
-        (('title = "minimal"', 'figures = ["tunning"]'), f"figures: ['tunning'] will not do; allowed: a list of {', '.join(FIGURES)}"),
+        (('title = "minimal"', 'figures = ["tunning"]'), f"figures[1]: 'tunning' is not known; allowed: {', '.join(FIGURES)}"),
+        (('title = "minimal"', "title = ' '"), "title: ' ' will not do; allowed: a text"),
+        (('title = "minimal"', "goal = nan"), "goal: nan will not do; allowed: a number from 1 to 1000"),
+        (('title = "minimal"', "disk = 3"), "disk: 3 will not do; allowed: a table, [disk]"),
+        (('title = "minimal"', "colour = 3"), "colour: is not known; allowed: arm, disk, duration_s, figures, flash, goal, load, memory, repetitions, "
+         "server, title, warmup"),
+        (("clients = [2, 4]", "clients = [2, true]"), "load.clients[2]: True will not do; allowed: a list of different whole numbers from 1 to 10000"),
+        (("clients = [2, 4]", "clients = []"), "load.clients: [] will not do; allowed: a list of different whole numbers from 1 to 10000"),
+        (("clients = [2, 4]", 'scatter = "yes"'), "load.scatter: 'yes' will not do; allowed: true, false"),
+        (("scale = 1\n", 'scale = 1\nkeys = "gaussian"\nskew = 1.5\n'), "load.skew: 1.5 will not do for gaussian keys; allowed: a number from 2 to 1000"),
+        (("[flash]", "[memory]\nheadroom = 5\n[flash]"), 'memory.headroom: 5 will not do; allowed: a size such as "512MB" or "2GB"'),
+        (("[flash]", "[memory]\nheadroom = '5%'\n[flash]"), "memory.headroom: '5%' will not do; allowed: a size such as \"512MB\" or \"2GB\""),
+        (("[flash]", "[server]\nsettings = { work_mem = [] }\n[flash]"), "server.settings: {'work_mem': []} will not do; allowed: a table of PostgreSQL "
+         "settings, each a text, number or boolean"),
+        (('name = "disk"', 'data = "disk"'), "arm[1].name: is missing; allowed: small letters, digits and -"),
+        (("cache = true", "cache = 3"), "arm[2].cache: 3 will not do; allowed: true, false, or a list of different sizes, each a size such as \"512MB\" or "
+         '"2GB", or a share of the database such as "47%"'),
     ],
 )  # fmt: skip
 def test_a_fault_names_its_key_and_what_is_allowed(change: tuple[str, str], expected: str) -> None:
@@ -82,6 +100,24 @@ def test_all_faults_at_once() -> None:
         .replace('name = "disk"', 'name = "disk"\nmoved = "x"')
     )
     assert len(faults(text)) == 3
+    # what a table means is looked at although another one is wrong
+    assert faults(MINIMAL.replace("scale = 1", "scale = 0").replace('name = "disk"', 'name = "disk"\nhottest = 3')) == [
+        "load.scale: 0 will not do; allowed: a whole number from 1 to 100000",
+        'arm[1].hottest: has no meaning without moved = "hottest"',
+    ]
+
+
+def test_values_are_those_of_the_file() -> None:
+    text = MINIMAL.replace(
+        "cache = true", 'cache = ["1MB", "2%"]\nserver = 17\nsettings = { jit = true, work_mem = "7MB", x = 1.5 }\nextra_memory = "5%"'
+    )
+    scenario = parse_scenario(text + '[memory]\nheadroom = "9MB"\n[warmup]\nslice_s = 3\n[disk]\nspindles = 7\n', "test", Path())
+    arm = scenario.arms[1]
+    assert [size.text for size in arm.cache] == ["1MB", "2%"]
+    assert (arm.major, scenario.arms[0].major, arm.settings) == (17, 15, {"jit": "on", "work_mem": "7MB", "x": "1.5"})
+    assert arm.extra_memory is not None and arm.extra_memory.share == 0.05
+    assert (scenario.memory.headroom, scenario.warmup.slice_s, scenario.warmup.max_s) == (9 * MB, 3, 600)
+    assert (scenario.disk.spindles, scenario.disk.read_us, scenario.flash.spindles) == (7, 4000, 8)
 
 
 def test_not_toml() -> None:

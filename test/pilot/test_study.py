@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from pgflash.pilot.loads.tpcc import built
-from pgflash.pilot.report import make
+from pgflash.pilot.report.write import make
 from pgflash.pilot.store import open_study, read_lines, step_key
 
 from .servers import Server, bin_folder, is_root, needs_server, reachable
@@ -93,6 +93,11 @@ def test_interrupted_and_resumed(place: Path) -> None:
     assert process.returncode == 130
     assert rest[-1]["kind"] == "interrupted"
     assert left_behind(place) == []
+    assert rest[-1]["hint"].endswith(f", and pgflash pilot report {study} makes a report of what is there")
+    assert not (study / "report.md").exists(), "it makes none by itself"
+    report = [sys.executable, "-m", "pgflash", "pilot", "report", str(study)]
+    assert subprocess.run(report, capture_output=True, cwd=place, check=False).returncode == 0
+    assert "- study is not complete: 1 of 2 runs." in (study / "report.md").read_text()
     first = (study / "runs.jsonl").read_bytes()
     assert [step_key(line) for line in open_study(study).runs] == [("tiny", "disk", 2, 1)]
 

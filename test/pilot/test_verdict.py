@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 
-from pgflash.pilot.report import make, select, write
+from pgflash.pilot.report import select
 from pgflash.pilot.report.advice import advise, overall
-from pgflash.pilot.report.build import flash_writes, memory_or_flash, not_measured, response_by_size, throughput_by_size
 from pgflash.pilot.report.charts import as_json
 from pgflash.pilot.report.evidence import more_flash
+from pgflash.pilot.report.figures import flash_writes, memory_or_flash, not_measured, response_by_size, throughput_by_size
 from pgflash.pilot.report.model import Report, Verdict
 from pgflash.pilot.report.published import SOURCE
+from pgflash.pilot.report.write import make, write
 from pgflash.pilot.scenario import FIGURES, Scenario, changed, parse_scenario
 from pgflash.pilot.store import Study, open_study
 from pgflash.units import parse_endurance, show_years
@@ -119,7 +120,7 @@ def test_a_size_that_was_not_warm_is_left_out(scenario: Scenario) -> None:
     assert advice.verdict == "buy"
     assert advice.headline == "Buy flash as a cache, 20 GB (20% of the database): 10 times faster, 40 ms to 4 ms."
     assert advice.warnings == ["Not used for the verdict: cache@40% was still warming up in 3 of 3 repetitions."]
-    figure = response_by_size(
+    figure = response_by_size.draw(
         scenario, measured(DISK, CACHE, made_up("cache@40%", 1.0, share=0.4), cold="cache@40%")
     )  # fmt: skip
     assert figure is not None
@@ -162,7 +163,7 @@ def test_whether_more_flash_would_bring_more(scenario: Scenario, filled: float, 
     found = more_flash(select.caches(measured(*runs)))
     assert found.kind == kind
     advice = advice_on(scenario, *runs)
-    figure = throughput_by_size(scenario, measured(*runs))
+    figure = throughput_by_size.draw(scenario, measured(*runs))
     assert figure is not None
     everything = " ".join([advice.headline, *advice.reasons, *advice.warnings, *figure.findings])
     assert ("may bring more" in everything) == (kind == "rising")
@@ -218,7 +219,7 @@ def test_memory_has_the_page_cache(scenario: Scenario) -> None:
     for line in free:
         line["conditions"] = line["conditions"] | {"memory_limit": "none: page cache free"}
     runs = (DISK, CACHE, made_up("memory", 20.0, extra_memory="6%"), free)
-    figure = memory_or_flash(scenario, measured(*runs))
+    figure = memory_or_flash.draw(scenario, measured(*runs))
     assert figure is not None and figure.grid is not None
     assert [(row[0], row[-1]) for row in figure.grid.rows] == [
         ("disk", "230 MB"), ("6% more memory", "230 MB"), ("flash cache of 20%", "230 MB"),
@@ -228,7 +229,7 @@ def test_memory_has_the_page_cache(scenario: Scenario) -> None:
     advice = advice_on(scenario, *runs)
     assert advice.headline.endswith(" Better than the cache: memory for the whole database, as page cache (40 times faster).")
     assert any("where memory for the whole database can be had, it beats flash" in reason for reason in advice.reasons)
-    without = memory_or_flash(scenario, measured(*runs[:3]))
+    without = memory_or_flash.draw(scenario, measured(*runs[:3]))
     assert without is not None
     assert "was not measured" in without.findings[1]
 
@@ -288,7 +289,7 @@ def test_a_manager_can_read_it(recorded: Path, tmp_path: Path) -> None:
 
 
 def test_sizes_have_bytes_beside_the_share(scenario: Scenario) -> None:
-    figure = response_by_size(scenario, measured(DISK, CACHE, made_up("cache@47%", 1.0, share=0.47)))
+    figure = response_by_size.draw(scenario, measured(DISK, CACHE, made_up("cache@47%", 1.0, share=0.47)))
     assert figure is not None
     axis = json.loads(as_json(figure))["layout"]["xaxis"]
     assert axis["ticktext"] == ["no<br>flash", "20%<br>20 GB", "47%<br>47 GB"]
@@ -317,16 +318,16 @@ def test_years_of_the_drive(scenario: Scenario) -> None:
     drive = parse_endurance("315.576 TBW")
     assert drive is not None
     assert drive.years(1e6) == pytest.approx(10)
-    figure = flash_writes(scenario, measured(DISK, CACHE), drive, assumed=False)
+    figure = flash_writes.draw(scenario, measured(DISK, CACHE), drive, assumed=False)
     assert figure is not None and figure.grid is not None
     row = dict(zip(figure.grid.header, figure.grid.rows[0], strict=True))
     assert (row["a day"], row["life of the drive, years"]) == ("86.4 GB", "10.0")
     assert "a drive of 315.576 TBW, 316 TB in all, would live 10.0 years at worst (cache@20%)" in figure.findings[0]
-    assumed = flash_writes(scenario, measured(DISK, CACHE), drive, assumed=True)
+    assumed = flash_writes.draw(scenario, measured(DISK, CACHE), drive, assumed=True)
     assert assumed is not None
     assert "(assumed: give yours with --endurance)" in assumed.findings[0]
     lively = [line | {"flash_write_bytes_per_s": 5e7} for line in CACHE]
-    figure = flash_writes(scenario, measured(DISK, lively), drive, assumed=False)
+    figure = flash_writes.draw(scenario, measured(DISK, lively), drive, assumed=False)
     assert figure is not None and figure.grid is not None
     assert figure.grid.rows[0][2] == "4,320 GB", "never as a power of ten"
     assert (show_years(drive.years(0)), show_years(0.25)) == ("more than 100", "0.25")

@@ -10,16 +10,14 @@
 #
 # What the tools cannot see: pages in shared memory are one block to them, so a copy into the wrong frame is no error; the
 # comparison with the disk (verify) is there for that. ThreadSanitizer knows threads, not processes that share memory, and is
-# not used; src/README.md has the order of all atomic accesses instead.
+# not used; src/appendix.md has the order of all atomic accesses instead.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
-# shellcheck source=tools/packages.sh
 . "$root/tools/packages.sh"
-# shellcheck source=test/upstream/fetch.sh
+. "$root/tools/debian.sh"
 . "$here/../upstream/fetch.sh"
-# shellcheck source=test/sanitize/server.sh
 . "$here/server.sh"
 
 how=$1
@@ -44,7 +42,6 @@ case $how in
     cp "$work/source/src/tools/valgrind.supp" "$suppressions"
     rm -rf "$work/source"
     # A copy of the installation in which `postgres` is a script. The real one is beside it, so it finds its files.
-    # shellcheck source=test/lib/private-server.sh
     . "$here/../lib/private-server.sh"
     fc_private_server "$work/pg"
     mv "$FC_BINDIR/postgres" "$FC_BINDIR/postgres.real"

@@ -147,14 +147,25 @@ stay('pg_default', 'v3');
 
 # ---- ended in the middle ----
 
-# DROP DATABASE waits for a checkpoint when the buffers are gone and the files are not; it stands still at the first page.
+# DROP DATABASE waits for a checkpoint when the buffers are gone and the files are not; it stands still at a page.
 fc_is_warm($primary, $seen{pg_default}{t}, $pages, 'before it is dropped its pages are in flash');
+# Of a page that is in use, lest another process should have to write it, and stand still in its place.
 $primary->safe_psql('postgres', 'CREATE TABLE dirty AS SELECT 1');
-fc_failpoint($control, 'write_after_md', 'pause');
+my $dirty = $primary->safe_psql('postgres', "SELECT pg_relation_filenode('dirty')");
 my $dropper = $primary->background_psql('other', on_error_stop => 0);
 my $pid = $dropper->query_safe('SELECT pg_backend_pid()');
+my $waits_for = "SELECT wait_event FROM pg_stat_get_activity($pid)";
+$primary->safe_psql('postgres', 'UPDATE dirty SET "?column?" = 2' . '; SELECT * FROM dirty' x 5);
+fc_failpoint($control, 'write_after_md', 'pause', $dirty);
 $dropper->query_until(qr/begun/, "\\echo begun\nDROP DATABASE d;\n");
 fc_failpoint_wait($control, 'write_after_md');
+my $event = '';
+for (1 .. 600)
+{
+	last if ($event = $control->query_safe($waits_for)) =~ /^Checkpoint/;
+	select undef, undef, undef, 0.1;
+}
+like($event, qr/^Checkpoint/, 'ended in the middle: it waits for the checkpoint');
 $control->query_safe("SELECT pg_terminate_backend($pid, 60000)");
 fc_failpoint($control, 'write_after_md', 'off');
 $control->quit;

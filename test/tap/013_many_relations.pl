@@ -34,15 +34,15 @@ sub on_flash
 		WHERE relname LIKE 'small%' AND relblocknumber = 0});
 }
 
-# So many relations that one set is full for sure would be 8,193; the old and the new file of each count. With 4,000 it is
-# about 20 of 1,024 sets.
+# So many relations that one set is full for sure would be 16,385; the old file of each counts. With 8,000 it is about 40 of
+# 2,048 sets.
 my %writer = fc_stat($node, 'writer_pid');
 my @old = split /\n/, $node->safe_psql('postgres', q{SELECT pg_relation_filenode(oid) FROM pg_class WHERE relname LIKE 'small%'});
 kill 'STOP', $writer{writer_pid} or die "kill: $!";
 my %moved = fc_delta($node, sub {
 		$node->safe_psql('postgres', q{
 			CREATE TABLE many ();
-			DO $$ BEGIN FOR i IN 1 .. 4000 LOOP TRUNCATE many; COMMIT; END LOOP; END $$});
+			DO $$ BEGIN FOR i IN 1 .. 8000 LOOP TRUNCATE many; COMMIT; END LOOP; END $$});
 		$node->safe_psql('postgres', 'TRUNCATE ' . join ', ', map { "small_$_" } 1 .. 300);
 	}, 'invalidation_overflows');
 cmp_ok($moved{invalidation_overflows}, '>', 0, 'not each could be remembered');

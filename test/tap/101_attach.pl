@@ -73,12 +73,59 @@ sub is_detached
 
 # Forks of PostgreSQL have interfaces for storage managers of others. One symbol of any of them is enough.
 foreach my $symbol ([ 'smgr_register', 'int smgr_register(void); int smgr_register(void) { return 1; }' ],
-	[ 'MdSMgrId', 'unsigned char MdSMgrId;' ], [ 'smgr_hook', 'void *smgr_hook;' ])
+	[ 'storage_manager_id', 'int storage_manager_id;' ], [ 'storage_manager_string', 'char *storage_manager_string;' ],
+	[ 'MdSMgrId', 'unsigned char MdSMgrId;' ], [ 'smgr_hook', 'void *smgr_hook;' ], [ 'smgr_init_hook', 'void *smgr_init_hook;' ])
 {
 	my ($name, $text) = @$symbol;
 	my $node = fc_odd_node("fork_$name", preload => fc_library("fork_$name", $text));
 
 	is_detached($node, qq{the server has a storage-manager interface that is not known ("$name")}, $name);
+}
+
+# Other libraries have taken all numbers for kinds of locks, of which 19 has a few: the server starts, with the cache.
+SKIP:
+{
+	my $eater = fc_library('eater', <<'END');
+#include <dlfcn.h>
+
+typedef void (*Hook) (void);
+static Hook *hook;
+static Hook next;
+
+static void
+eat(void)
+{
+	int			(*take) (const char *) = (int (*) (const char *)) dlsym(RTLD_DEFAULT, "LWLockNewTrancheId");
+
+	if (next)
+		next();
+	for (int i = 0; i < 256; i++)
+		take("eaten");
+}
+
+__attribute__((constructor)) static void
+begin(void)
+{
+	hook = (Hook *) dlsym(RTLD_DEFAULT, "shmem_startup_hook");
+	if (hook)
+	{
+		next = *hook;
+		*hook = eat;
+	}
+}
+END
+	my $node = PostgreSQL::Test::Cluster->new('eaten');
+
+	skip 'the numbers do not run out before 19', 2 if $node->pg_version < 19;
+	$node->init;
+	$node->append_conf('postgresql.conf', fc_conf($node));
+	fc_start_odd($node, $eater);
+	$node->safe_psql('postgres', 'CREATE EXTENSION pg_flashcache');
+	fc_wait_active($node);
+	ok(fc_works($node), 'no number for a kind of lock: the server works');
+	# Each process answers a barrier, and the postmaster ends: interrupts are handled.
+	is($node->safe_psql('postgres', "CREATE DATABASE one"), '', 'no number for a kind of lock: interrupts are handled');
+	$node->stop;
 }
 
 # The table is there and was replaced, but the file system under the self-test's relation returns something else.

@@ -74,6 +74,10 @@ sub open_files
 	my $writer = $node->safe_psql('postgres', 'SELECT writer_pid FROM pg_stat_flashcache');
 	my $device = fc_device_process($node);
 	is_deeply([ open_files($device) ], [ '/dev/null', '/dev/null', '/dev/null', $file, 'socket' ], 'device process: all that it has open');
+	# H6
+	my ($number) = grep { (readlink("/proc/$device/fd/$_") // '') eq $file } 0 .. 20;
+	my ($flags)  = slurp_file("/proc/$device/fdinfo/$number") =~ /^flags:\s+([0-7]+)$/m or die 'no flags';
+	ok(oct($flags) & 01000000, 'device process: reading updates no time of access');
 	is(scalar(grep { $_ eq $file } open_files($writer)), 0, 'device process: the writer does not have the file open');
 	is(readlink("/proc/$device/cwd"), '/', 'device process: it stands in the way of no unmounting');
 	is(scalar(grep { /^\S+ .w.s / } split /\n/, slurp_file("/proc/$device/maps")), 1, 'device process: no memory of the server');
@@ -205,14 +209,15 @@ fc_is_refused(
 	q{If this is the cache's file, use chmod 600 and call pg_flashcache_enable(); else choose another path and restart the server.},
 	sub { chmod 0600, "$dir/hardlink" or die $! });
 
+my $in_use = 'If nobody needs what is in it, move it elsewhere and call pg_flashcache_enable(); else choose another path and restart the server.';
 write_file("$dir/foreign", 'somebody else' x 1000);
 chmod 0600, "$dir/foreign";
 fc_is_refused(
 	$node,
 	'foreign content',
 	"$dir/foreign", qq{"$dir/foreign" holds something that is not a flash cache},
-	'Choose another path, and restart the server.',
-	sub { unlink "$dir/foreign" or die $! });
+	$in_use,
+	sub { rename "$dir/foreign", "$dir/elsewhere" or die $! });
 
 write_file("$dir/short", 'note');
 chmod 0600, "$dir/short";
@@ -220,7 +225,7 @@ fc_is_refused(
 	$node,
 	'a few bytes of somebody',
 	"$dir/short", qq{"$dir/short" holds something that is not a flash cache},
-	'Choose another path, and restart the server.');
+	$in_use);
 is(slurp_file("$dir/short"), 'note', 'a few bytes of somebody: left alone');
 
 # Btrfs leaves its first 64 kB alone.
@@ -231,8 +236,19 @@ fc_is_refused(
 	$node,
 	'content that begins late',
 	"$dir/late", qq{"$dir/late" holds something that is not a flash cache},
-	'Choose another path, and restart the server.');
+	$in_use);
 ok(slurp_file("$dir/late") eq $late, 'content that begins late: left alone');
+
+# It begins with zeros for longer than is read of a device, and has content further on.
+my $later = "\0" x (2 * 1024 * 1024) . 'somebody else' x 100_000;
+write_file("$dir/later", $later);
+chmod 0600, "$dir/later";
+fc_is_refused(
+	$node,
+	'content that begins much later',
+	"$dir/later", qq{"$dir/later" holds something that is not a flash cache},
+	$in_use);
+ok(slurp_file("$dir/later") eq $later, 'content that begins much later: left alone');
 
 fc_is_refused(
 	$node,
@@ -278,7 +294,8 @@ SKIP:
 	fc_is_refused(
 	$node,
 		'a file of the system',
-		'/etc/passwd', '"/etc/passwd" belongs to another user', 'Choose another path, and restart the server.');
+		'/etc/passwd', '"/etc/passwd" belongs to another user',
+		q{If this is the cache's file, give it to the server's user (chown) and call pg_flashcache_enable(); else choose another path and restart the server.});
 	fc_is_refused(
 	$node,
 		'folder without permission',
@@ -331,17 +348,19 @@ SKIP:
 	is($lines->($offset), 1, 'file beside the data directory: the warning when it is used');
 }
 
-# A relative path never becomes a setting.
+# A relative path never becomes a setting, and none that would have to be cut off.
 {
 	fc_start_with($node, "$dir/hardlink");
 	my ($rc, undef, $stderr) = $node->psql('postgres', q{ALTER SYSTEM SET pg_flashcache.file = 'flash'});
 	is($rc, 3, 'relative path: refused');
 	like($stderr, qr/DETAIL:  The path must be absolute\.\nHINT:  Name a file on local flash/, 'relative path: with a hint');
+	(undef, undef, $stderr) = $node->psql('postgres', "ALTER SYSTEM SET pg_flashcache.file = '" . '/long' x 205 . "'");
+	like($stderr, qr/DETAIL:  The path must be shorter than 1024 bytes\./, 'path too long: refused');
 	$node->stop;
 }
 
 # A bad value in the file must not become the default in silence: no size, or no limit.
-foreach my $bad ([ 'size', 'large' ], [ 'size', '1kB' ], [ 'write_limit', '20 flies' ], [ 'enabled', 'perhaps' ], [ 'file', 'flash' ])
+foreach my $bad ([ 'size', 'large' ], [ 'size', '16kB' ], [ 'size', '1kB' ], [ 'write_limit', '20 flies' ], [ 'enabled', 'perhaps' ], [ 'file', 'flash' ])
 {
 	my ($name, $value) = @$bad;
 	my $reason = qq{the value of pg_flashcache.$name is refused: "$value"};
@@ -355,6 +374,25 @@ foreach my $bad ([ 'size', 'large' ], [ 'size', '1kB' ], [ 'write_limit', '20 fl
 	my $conf = slurp_file($node->data_dir . '/postgresql.conf') =~ s/^pg_flashcache\.$name = '\Q$value\E'\n//mr;
 	unlink $node->data_dir . '/postgresql.conf';
 	$node->append_conf('postgresql.conf', $conf);
+}
+
+# Several bad values are all named, in one warning of ours.
+{
+	my $good   = slurp_file($node->data_dir . '/postgresql.conf');
+	my $reason = 'the values of 3 settings are refused: pg_flashcache.size "16kB", pg_flashcache.enabled "perhaps", '
+	  . 'pg_flashcache.write_limit "20 flies"';
+	my $offset = -s $node->logfile;
+
+	$node->append_conf('postgresql.conf',
+		"pg_flashcache.size = '16kB'\npg_flashcache.write_limit = '20 flies'\npg_flashcache.enabled = 'perhaps'");
+	$node->start;
+	is(fc_view($node), "disabled|$reason|", 'several bad values: the view names all of them');
+	is_deeply([ grep { /^pg_flashcache is/ } fc_warnings($node, $offset) ], ["pg_flashcache is disabled: $reason"],
+		'several bad values: one warning');
+	like(slurp_file($node->logfile, $offset), qr/HINT:  Correct them and restart the server\./, 'several bad values: the hint is of all');
+	$node->stop;
+	unlink $node->data_dir . '/postgresql.conf';
+	$node->append_conf('postgresql.conf', $good);
 }
 
 # More memory than there is: the server starts, without the cache.
@@ -389,10 +427,50 @@ foreach my $bad ([ 'size', 'large' ], [ 'size', '1kB' ], [ 'write_limit', '20 fl
 		$node->append_conf('postgresql.conf', 'huge_pages = on');
 		$offset = -s $node->logfile;
 		ok(!$node->start(fail_ok => 1), 'huge pages: there are none');
-		like(slurp_file($node->logfile, $offset), qr/WARNING:  pg_flashcache is disabled: the kernel does not map \d MB of shared memory in huge pages/,
+		like(slurp_file($node->logfile, $offset), qr/WARNING:  pg_flashcache is disabled: the kernel does not map \d+ MB of shared memory in huge pages/,
 			'huge pages: the cache says so first');
 		$node->append_conf('postgresql.conf', 'huge_pages = try');
 	}
+}
+
+# What the server needs for itself counts as well: here it may have the addresses for itself, or for the cache, not for both.
+{
+	$node->append_conf('postgresql.conf', 'wal_buffers = 128MB');
+	fc_start_with($node, "$dir/hardlink", '0');
+	my $pid = (split /\n/, slurp_file("$data/postmaster.pid"))[0];
+	my ($peak) = slurp_file("/proc/$pid/status") =~ /^VmPeak:\s+(\d+) kB/m or die 'no VmPeak';
+	$node->stop;
+
+	# 100 GB of cache take 500 MB
+	my $limit = $peak + (500 - 70) * 1024;
+	$node->adjust_conf('postgresql.conf', 'pg_flashcache.size', "'100GB'");
+	my $offset = -s $node->logfile;
+	system_or_bail('prlimit', '--as=' . $limit * 1024, 'pg_ctl', '--wait', '--silent', '--pgdata', $data, '--log', $node->logfile, 'start');
+	$node->_update_pid(1);
+	my $view = fc_view($node);
+	like($view, qr/^disabled\|the kernel does not map \d{3} MB of shared memory for the server and a pg_flashcache\.size of 100 GB: Cannot allocate memory\|$/,
+		'limit of addresses: the server runs, without the cache');
+	my ($reason) = $view =~ /\|(.*)\|/;
+	is_deeply([ fc_warnings($node, $offset) ], ["pg_flashcache is disabled: $reason"], 'limit of addresses: one warning');
+	ok(fc_works($node), 'limit of addresses: the server works');
+	$node->stop;
+
+	# Who asks how many huge pages to make has not made them yet.
+	my $number = sub {
+		my (@options) = @_;
+		my ($pages) = run_command([ 'postgres', '-D', $data, '-C', 'shared_memory_size_in_huge_pages', @options ]);
+		return $pages;
+	};
+	my $with = $number->('-c', 'huge_pages=off');
+	cmp_ok($with, '>', $number->('-c', 'huge_pages=off', '-c', 'pg_flashcache.size=0'), 'huge pages to be made: those of the cache are counted');
+  SKIP:
+	{
+		skip 'there are huge pages here', 1 if slurp_file('/proc/meminfo') =~ /^HugePages_Total:\s+[1-9]/m;
+		is($number->('-c', 'huge_pages=on'), $with, 'huge pages to be made: also where there are none yet');
+	}
+	my $conf = slurp_file("$data/postgresql.conf") =~ s/^wal_buffers = .*\n//mr;
+	unlink "$data/postgresql.conf";
+	$node->append_conf('postgresql.conf', $conf);
 }
 
 # Size 0 is a choice and logs no warning; a size without a file is a mistake.

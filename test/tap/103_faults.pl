@@ -10,6 +10,7 @@ use FlashCacheServer;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
+use Time::HiRes qw(usleep);
 
 # More slots than there are pages in use: everything stays on flash, nothing is written there unasked.
 my $node = fc_new_node('main', size => '8MB', conf => "bgwriter_lru_maxpages = 0\ncheckpoint_timeout = 1h\n");
@@ -25,16 +26,16 @@ $node->safe_psql('postgres', q{
 # It does not come back by itself as long as a test looks at it; that it does is what 120_probes.pl is about.
 fc_failpoint($node, 'probe_due', 'error');
 
-# What was on flash is forgotten; what is in shared buffers may come anew at once.
-sub is_cold
+# On again: what was on flash is kept, or forgotten where it is doubtful (123_kept.pl has more of both).
+sub is_on
 {
-	my ($what) = @_;
+	my ($what, $how) = @_;
 	my %before = fc_stat($node, 'used', 'eviction_invalidated');
 
 	is($node->safe_psql('postgres', 'SELECT pg_flashcache_enable()'), 't', "$what: enabled again");
 	my %after = fc_stat($node, 'eviction_invalidated');
 	is(fc_view($node), 'active||interception', "$what: active");
-	is($after{eviction_invalidated} - $before{eviction_invalidated}, $before{used}, "$what: cold");
+	is($after{eviction_invalidated} - $before{eviction_invalidated}, $how eq 'cold' ? $before{used} : 0, "$what: $how");
 	return;
 }
 
@@ -62,12 +63,12 @@ my @counters = qw(read_errors write_errors checksum_failures slots_retired hits)
 	like(slurp_file($node->logfile, $offset), qr/HINT:  Check the device\. pg_flashcache_enable\(\) tries at once\./,
 		'read errors: with a hint');
 	my (undef, undef, $stderr) = $node->psql('postgres', 'SELECT pg_flashcache_enable()');
-	like($stderr, qr/ERROR:  pg_flashcache could not be enabled: a page written to the flash device could not be read back\n/,
+	like($stderr, qr/ERROR:  pg_flashcache could not be enabled: a page written to the flash device could not be read back: Input\/output error\n/,
 		'read errors: not enabled before reads succeed');
 	fc_failpoint($node, 'store_read', 'off');
 	my %still = fc_stat($node, 'state', 'switch_offs', 'timeouts');
 	is_deeply(\%still, { state => 'off', switch_offs => 1, timeouts => 0 }, 'read errors: off once, and still');
-	is_cold('read errors');
+	is_on('read errors', 'warm');
 }
 
 # Failed writes. Reads that succeed in between do not begin the count anew. While the point is armed the session reads
@@ -81,6 +82,7 @@ my @counters = qw(read_errors write_errors checksum_failures slots_retired hits)
 	fc_to_flash($node, 'onflash');
 	$node->safe_psql('postgres', q{
 		CREATE TABLE w AS SELECT 1 AS n;
+		CREATE TABLE changing AS SELECT 1 AS n;
 		CREATE UNLOGGED TABLE uncached (v text);
 		ALTER TABLE uncached ALTER v SET STORAGE PLAIN;
 		INSERT INTO uncached SELECT repeat('x', 5000) FROM generate_series(1, 1024);
@@ -101,12 +103,18 @@ my @counters = qw(read_errors write_errors checksum_failures slots_retired hits)
 			before record;
 			after record;
 		BEGIN
+			-- What the writer has begun is over after a round, and as nothing is read it finds nothing new: no write that
+			-- began before the point is armed is counted after that.
+			PERFORM pg_flashcache_enable() FROM generate_series(1, 2);
 			SELECT * INTO before FROM pg_flashcache_stat();
 			PERFORM fc_failpoint('store_write', action);
 			PERFORM n FROM w;
-			IF action = 'error' THEN
-				PERFORM push_out(100);
-			END IF;
+			-- There is always a page to be written, however long the writer takes.
+			FOR i IN 1 .. 1000 LOOP
+				EXIT WHEN action <> 'error' OR (SELECT state FROM pg_flashcache_stat()) = 'off';
+				UPDATE changing SET n = n + 1;
+				PERFORM push_out(10);
+			END LOOP;
 			PERFORM fc_failpoint('store_write', 'off');
 			SELECT * INTO after FROM pg_flashcache_stat();
 			RETURN format('%s: write errors %s, inserts %s, %s', after.state,
@@ -126,7 +134,7 @@ my @counters = qw(read_errors write_errors checksum_failures slots_retired hits)
 	is($node->safe_psql('postgres', 'SELECT count(*) FROM t'), 10, 'write errors: queries are answered');
 	$node->wait_for_log(qr/WARNING: .* is off/, $offset);
 	like(join("\n", fc_warnings($node, $offset)), qr/^pg_flashcache is off: $broken$/, 'write errors: one warning');
-	is_cold('write errors');
+	is_on('write errors', 'warm');
 }
 
 # What a read returns is wrong: one flipped bit, another slot's page, half a page. Each is noticed and harms nobody.
@@ -191,6 +199,11 @@ my @counters = qw(read_errors write_errors checksum_failures slots_retired hits)
 				SELECT count(*) INTO there FROM pg_flashcache_slots() WHERE relfilenode = 'w'::regclass;
 				EXIT WHEN there > 0 AND (SELECT count(*) FROM pg_buffercache WHERE relfilenode = 'w'::regclass) = 0;
 				EXIT WHEN (SELECT write_errors FROM pg_flashcache_stat()) > before.write_errors;
+				-- If the writer comes too late time and again, the hand goes on only after it has made a round.
+				IF i > 20 THEN
+					PERFORM n FROM w WHERE there = 0 AND NOT EXISTS (SELECT FROM pg_buffercache WHERE relfilenode = 'w'::regclass);
+					PERFORM pg_flashcache_enable();
+				END IF;
 			END LOOP;
 			PERFORM fc_failpoint('store_write', 'off');
 			SELECT * INTO between FROM pg_flashcache_stat();
@@ -249,7 +262,7 @@ my @counters = qw(read_errors write_errors checksum_failures slots_retired hits)
 	is(fc_view($node), "off|$reason|interception", 'overwritten: off');
 	$node->wait_for_log(qr/WARNING: .* is off/, $offset);
 	is_deeply([ fc_warnings($node, $offset) ], ["pg_flashcache is off: $reason"], 'overwritten: one warning');
-	is_cold('overwritten');
+	is_on('overwritten', 'cold');
 }
 
 # The device cannot be opened.
@@ -267,7 +280,97 @@ my @counters = qw(read_errors write_errors checksum_failures slots_retired hits)
 	like($stderr, qr/ERROR:  pg_flashcache could not be enabled: \Q$reason\E/, 'cannot be opened: enable says why');
 	is(fc_view($node), "off|$reason|interception", 'cannot be opened: the view too');
 	fc_failpoint($node, 'store_open', 'off');
-	is_cold('cannot be opened');
+	is_on('cannot be opened', 'warm');
+}
+
+# A session opens the device, and is answered too late: it closes what has been opened once the cache is off.
+{
+	my $file    = fc_flash_file($node);
+	my $session = $node->background_psql('postgres');
+	my $pid     = $session->query_safe('SELECT pg_backend_pid()');
+	my $has     = sub { return scalar grep { (readlink $_ // '') eq $file } glob "/proc/$pid/fd/*" };
+
+	fc_to_flash($node, 't');
+	fc_failpoint($node, 'store_late', 'error');
+	is($session->query_safe('SELECT count(*) FROM t'), 10, 'opened too late: the query is answered');
+	like(fc_view($node), qr/^off\|the flash device did not answer/, 'opened too late: off');
+	is($has->(), 1, 'opened too late: it is open');
+	fc_failpoint($node, 'store_late', 'off');
+	$node->append_conf('postgresql.conf', 'pg_flashcache.enabled = off');
+	$node->reload;
+	fc_wait_state($node, 'disabled');
+	for (1 .. 10 * $PostgreSQL::Test::Utils::timeout_default)
+	{
+		fc_evict($node, 't');
+		$session->query_safe('SELECT count(*) FROM t');
+		last if !$has->();
+		usleep(100_000);
+	}
+	is($has->(), 0, 'opened too late, and disabled: the session closes it');
+	$session->quit;
+	$node->append_conf('postgresql.conf', 'pg_flashcache.enabled = on');
+	$node->reload;
+	fc_wait_active($node);
+}
+
+# The cache is off, and a session closes the file, for which the kernel has no thread at first: it is closed later.
+{
+	my $file    = fc_flash_file($node);
+	my $session = $node->background_psql('postgres');
+	my $pid     = $session->query_safe('SELECT pg_backend_pid()');
+	my $has     = sub { return scalar grep { (readlink $_ // '') eq $file } glob "/proc/$pid/fd/*" };
+	my $read    = sub { fc_evict($node, 't'); return $session->query_safe('SELECT count(*) FROM t') };
+
+	fc_to_flash($node, 't');
+	is($session->query_safe('SELECT count(*) FROM t'), 10, 'not closed: from flash');
+	is($has->(), 1, 'not closed: the session has the file open');
+	fc_failpoint($node, 'store_close', 'error');
+	$node->append_conf('postgresql.conf', 'pg_flashcache.enabled = off');
+	$node->reload;
+	fc_wait_state($node, 'disabled');
+	is($read->(), 10, 'not closed: the query is answered') for 1 .. 3;
+	is($has->(), 1, 'not closed: it could not be');
+	fc_failpoint($node, 'store_close', 'off');
+	for (1 .. 100)
+	{
+		$read->();
+		last if !$has->();
+		usleep(100_000);
+	}
+	is($has->(), 0, 'not closed: it is later');
+	$session->quit;
+	$node->append_conf('postgresql.conf', 'pg_flashcache.enabled = on');
+	$node->reload;
+	fc_wait_active($node);
+}
+
+# A session for which the kernel may not make the thread that is to open the device: nobody else is concerned.
+SKIP:
+{
+	skip 'no prlimit', 4 if system('prlimit --version >/dev/null 2>&1') != 0;
+	my $enabled = sub {
+		my ($on) = @_;
+		$node->append_conf('postgresql.conf', "pg_flashcache.enabled = $on");
+		$node->reload;
+		fc_wait_state($node, $on eq 'on' ? 'active' : 'disabled');
+	};
+	$enabled->('off');
+	my $session = $node->background_psql('postgres');
+	my $pid     = $session->query_safe('SELECT pg_backend_pid() FROM t LIMIT 1');
+	$enabled->('on');
+	fc_to_flash($node, 't');
+	system('prlimit', "--pid=$pid", '--nproc=1:') == 0 or die 'prlimit';
+	my %moved = fc_delta($node, sub {
+		is($session->query_safe('SELECT count(*) FROM t'), 10, 'no thread: the query is answered');
+	}, 'switch_offs', 'read_errors');
+	is_deeply(\%moved, { switch_offs => 0, read_errors => 0 }, 'no thread: says nothing about the device');
+	like(fc_view($node), qr/^active/, 'no thread: the cache is active');
+	my ($hard) = slurp_file("/proc/$pid/limits") =~ /^Max processes\s+\S+\s+(\S+)/m;
+	system('prlimit', "--pid=$pid", "--nproc=$hard:") == 0 or die 'prlimit';
+	fc_to_flash($node, 't');
+	%moved = fc_delta($node, sub { $session->query_safe('SELECT count(*) FROM t') }, 'hits');
+	cmp_ok($moved{hits}, '>=', 10, 'no thread: and again with one');
+	$session->quit;
 }
 
 # Off and on by reload.

@@ -24,14 +24,14 @@ fc_is_refused(
 	$node,
 	'wrong owner',
 	"$places/foreign/open", qq{"$places/foreign/open" belongs to another user},
-	'Choose another path, and restart the server.',
+	q{If this is the cache's file, give it to the server's user (chown) and call pg_flashcache_enable(); else choose another path and restart the server.},
 	sub { unlink "$places/foreign/open" or die $! });
 
 fc_is_refused(
 	$node,
 	'wrong owner, closed',
 	"$places/foreign/flash", qq{"$places/foreign/flash" belongs to another user},
-	'Choose another path, and restart the server.',
+	q{If this is the cache's file, give it to the server's user (chown) and call pg_flashcache_enable(); else choose another path and restart the server.},
 	sub { unlink "$places/foreign/flash" or die $! });
 
 # What others may have put into a folder that all may write to, and folders that are theirs.
@@ -40,7 +40,7 @@ fc_is_refused(
 	$node,
 	'planted file',
 	"$places/sticky/flash", qq{"$places/sticky/flash" belongs to another user},
-	'Choose another path, and restart the server.');
+	q{If this is the cache's file, give it to the server's user (chown) and call pg_flashcache_enable(); else choose another path and restart the server.});
 fc_is_refused(
 	$node,
 	'planted link',
@@ -348,6 +348,85 @@ SKIP:
 		'mounted block device',
 		$device, qq{could not open "$device": Device or resource busy},
 		'A block device that is mounted, or in use by others, cannot be used (lsblk, fuser).');
+}
+
+# Huge pages, just as many as the server says that it needs; and one less.
+SKIP:
+{
+	skip 'no huge pages could be made', 6 if !-e "$places/hugepages";
+	# of which the cache alone takes more than one
+	fc_start_with($node, "$places/foreign/made", '600MB');
+	$node->append_conf('postgresql.conf', "huge_pages = on\nwal_buffers = 64MB");
+	$node->stop;
+	my ($pages) = run_command([ 'postgres', '-D', $node->data_dir, '-C', 'shared_memory_size_in_huge_pages' ]);
+	my $have = sub {
+		my ($n) = @_;
+		unlink "$places/hugepages" or die $!;
+		append_to_file("$places/hugepages", "$n\n");
+		return fc_ask($places, 'hugepages');
+	};
+	# Another server on this machine may take some of them, as huge_pages = try does.
+	my $start = sub {
+		my ($n) = @_;
+		for (1 .. 20)
+		{
+			return 1 if $node->start(fail_ok => 1);
+			last if slurp_file('/proc/meminfo') =~ /^HugePages_Free: +(\d+)$/m && $1 >= $n;
+			select undef, undef, undef, 0.5;
+		}
+		return 0;
+	};
+	if (!$have->($pages) || !$start->($pages))
+	{
+		fc_ask($places, 'smallpages');
+		skip 'not enough huge pages could be made', 6;
+	}
+	fc_wait_active($node);
+	is($node->safe_psql('postgres', 'SELECT memory_bytes > 0 FROM pg_stat_flashcache'), 't', 'as many huge pages as the server says: active');
+	$node->stop;
+	fc_ask($places, 'smallpages');
+
+	my $offset = -s $node->logfile;
+	ok($have->($pages - 1), 'one huge page less: can be had');
+	ok($start->($pages - 1), 'one huge page less: the server starts');
+	my $view = fc_view($node);
+	like($view, qr/^disabled\|the kernel does not map \d+ MB of shared memory in huge pages for the server and a pg_flashcache\.size of 600 MB: /,
+		'one huge page less: without the cache');
+	my ($reason) = $view =~ /\|(.*)\|/;
+	is_deeply([ fc_warnings($node, $offset) ], ["pg_flashcache is disabled: $reason"], 'one huge page less: one warning');
+	ok(fc_works($node), 'one huge page less: the server works');
+	$node->stop;
+	fc_ask($places, 'smallpages');
+	$node->append_conf('postgresql.conf', "huge_pages = try\nwal_buffers = -1");
+}
+
+# A file in memory takes memory, and all of it at once: more than there is, and the kernel kills whoever needs some next.
+SKIP:
+{
+	skip 'no limit of memory, or no file system in memory', 6 if !-e "$places/limits" || system('mountpoint', '-q', '/dev/shm') != 0;
+	my $file = "/dev/shm/pg_flashcache_test_$$";
+	append_to_file("$places/limited", "$$\n");
+	fc_ask($places, 'limit');
+	my $offset = fc_start_with($node, $file, '511MB');
+	$node->wait_for_log(qr/WARNING: .* is off: .*\n.*DETAIL: .*\n.*HINT: /, $offset);
+	my $view = fc_view($node);
+	like($view, qr/^off\|"\Q$file\E" needs 512 MB, its file system is in memory, and there is room for \d+ MB\|interception$/,
+		'more in memory than there may be: off');
+	my ($reason) = $view =~ /\|(.*)\|/;
+	is_deeply([ fc_warnings($node, $offset) ], ["pg_flashcache is off: $reason"], 'more in memory than there may be: one warning');
+	my (undef, undef, $stderr) = $node->psql('postgres', 'SELECT pg_flashcache_enable()');
+	like($stderr, qr/ERROR:  pg_flashcache could not be enabled: \Q$reason\E\nHINT:  Put the file on flash, or lower pg_flashcache\.size, and restart the server\./,
+		'more in memory than there may be: enable says why');
+	is((stat $file)[12], 0, 'more in memory than there may be: nothing was taken');
+	ok(fc_works($node), 'more in memory than there may be: the server works');
+	$node->stop;
+	unlink $file;
+	fc_start_with($node, $file, '64MB');
+	fc_wait_active($node);
+	pass('as much in memory as there may be: active');
+	$node->stop;
+	unlink $file or die "$file: $!";
+	fc_ask($places, 'unlimit');
 }
 
 done_testing();

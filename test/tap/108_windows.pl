@@ -73,7 +73,7 @@ sub result
 	return join ' ', grep { $_ ne 'end' } split /\n/, $session->query_safe(q{SELECT 'end'});
 }
 
-my @counters = qw(hits misses inserts verify_failures checksum_failures slots_retired);
+my @counters = qw(hits misses inserts verify_failures checksum_failures slots_retired read_errors switch_offs);
 my $counters = 'SELECT state, ' . join(', ', @counters) . ' FROM pg_stat_flashcache';
 
 sub counters
@@ -201,10 +201,40 @@ foreach my $point ('read_looked_up', 'read_done')
 	}
 }
 
-# ---- a fill that began before off must not be there after on ----
+# ---- a verdict on the device that comes after off and on ----
+
+# Three reads fail, which is enough to switch off. Before the third reader does so the device is opened anew: what it has
+# found out is about the former opening.
+{
+	my $session = session($node, map { ("page$_" => "SELECT left(v, 2) FROM t WHERE ctid = '($_,1)'") } 1 .. 3);
+	my $control = control($node);
+
+	fc_to_flash($node, 't');
+	counters($control);
+	fc_failpoint($control, 'probe_due', 'error');
+	my %before = counters($control);
+	fc_failpoint($control, 'store_read', 'error');
+	is($session->query_safe("EXECUTE page$_"), "${_}x", "late verdict: row $_") foreach 1, 2;
+	fc_failpoint($control, 'read_done', 'pause');
+	begin($session, 'EXECUTE page3');
+	fc_failpoint_wait($control, 'read_done');
+	fc_failpoint($control, 'store_read', 'off');
+	my %failed = counters($control);
+	is(moved(\%before, \%failed, 'read_errors'), 'read_errors 3', 'late verdict: three reads have failed');
+	off_and_on($control);
+	fc_failpoint($control, 'read_done', 'off');
+	is(result($session), '3x', 'late verdict: row 3');
+	my %after = counters($control);
+	is("$after{state}, " . moved(\%before, \%after, 'switch_offs'), 'active, switch_offs 0', 'late verdict: the device that is open now is left on');
+	fc_failpoint($control, 'probe_due', 'off');
+	$session->quit;
+	$control->quit;
+}
+
+# ---- a fill does not span off and on ----
 
 # The writer stands with a page of w; a backend gives the device up meanwhile (O1). A page that is not written yet is not
-# written any more; one that is written gets an entry, which O2 takes away.
+# written any more; one that is written gets an entry. It is kept, as all are, and removed when the page changes.
 foreach my $case ([ fill_staged => 0 ], [ fill_reserved => 0 ], [ fill_written => 1 ])
 {
 	my ($point, $inserts) = @$case;
@@ -230,9 +260,9 @@ foreach my $case ([ fill_staged => 0 ], [ fill_reserved => 0 ], [ fill_written =
 	fc_failpoint_wait($control, 'switch_purged');    # O2 | O3
 	my %purged = counters($control);
 	is($purged{inserts} > $before{inserts} ? 1 : 0, $inserts, "$point: " . ($inserts ? 'published' : 'not written any more'));
-	is(fc_in_flash($node, 'w'), 0, "$point: and gone before the device is opened");
+	is(fc_in_flash($node, 'w'), $inserts, "$point: and kept when the device is opened");
 	fc_evict($node, 't');
-	is($node->safe_psql('postgres', 'SELECT count(*), min(length(v)) FROM t'), "$pages|5001", "$point: the rows, before the device is opened");
+	is($node->safe_psql('postgres', 'SELECT count(*), min(length(v)) FROM t'), "$pages|5001", "$point: the rows, before the device is used");
 
 	fc_failpoint($control, 'switch_purged', 'off');
 	fc_failpoint_wait($control, 'switch_opened');    # O3 | O4

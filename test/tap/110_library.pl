@@ -54,6 +54,13 @@ sub next_writer
 		'SIGTERM from an administrator: the log says so');
 	unlike(slurp_file($node->logfile, $log), qr/terminated by signal/, 'other library path: nothing crashed');
 
+	if ($node->pg_version >= 18)
+	{
+		is($node->safe_psql('postgres', q{SELECT module_name || ' ' || version FROM pg_get_loaded_modules() WHERE file_name LIKE 'pg_flashcache%'}),
+			'pg_flashcache ' . $node->safe_psql('postgres', q{SELECT extversion FROM pg_extension WHERE extname = 'pg_flashcache'}),
+			'the library names itself and the version of the extension');
+	}
+
 	$log = -s $node->logfile;
 	$node->stop;
 	unlike(slurp_file($node->logfile, $log), qr/pg_flashcache writer.*exit/, 'end of the server: the writer ends without a word');
@@ -81,6 +88,41 @@ sub next_writer
 	unlike(slurp_file($node->logfile, $log), qr/terminated by signal/, 'library removed from disk: nothing crashed');
 	$node->stop;
 	copy("$libdir/pg_flashcache.so", $copy) or die "copy: $!";
+}
+
+# Not preloaded: who makes the extension is told, once in a session. Then preloaded, in a server of a single user.
+{
+	my $node = PostgreSQL::Test::Cluster->new('not_preloaded');
+
+	$node->init;
+	$node->start;
+	my ($rc, undef, $stderr) = $node->psql('postgres', 'CREATE EXTENSION pg_flashcache; DROP EXTENSION pg_flashcache; CREATE EXTENSION pg_flashcache');
+	is($rc, 0, 'not preloaded: the extension is made');
+	is_deeply([ $stderr =~ /^.*(?:WARNING|HINT): .*$/mg ],
+		[
+			'psql:<stdin>:1: WARNING:  pg_flashcache is not in shared_preload_libraries: there will be no cache',
+			q{HINT:  Set shared_preload_libraries = 'pg_flashcache', appended to what is there, and restart the server.}
+		],
+		'not preloaded: one warning, with the line to write');
+	is(fc_view($node), 'detached|pg_flashcache is not in shared_preload_libraries|', 'not preloaded: the view says so');
+	$node->stop;
+
+	$node->append_conf('postgresql.conf', "shared_preload_libraries = 'pg_flashcache'");
+	my ($out, $err) = ('', '');
+	PostgreSQL::Test::Utils::run_log(
+		[ 'postgres', '--single', '-D', $node->data_dir, 'postgres' ],
+		'<', \"SELECT state, reason FROM pg_stat_flashcache\n", '>', \$out, '2>', \$err);
+	like($out, qr/state = "disabled".*reason = "a single-user server has no background processes"/s, 'single user: the view says why');
+	unlike($err, qr/WARNING/, 'single user: no warning');
+
+	# As pg_upgrade starts it.
+	my @pg_ctl = ('pg_ctl', '-w', '-D', $node->data_dir, '-l', $node->logfile);
+	PostgreSQL::Test::Utils::system_or_bail(@pg_ctl, '-o', '-b', 'start');
+	is(fc_view($node), 'disabled|the server is run by pg_upgrade|', 'pg_upgrade: the view says why');
+	(undef, undef, $stderr) = $node->psql('postgres', 'SELECT pg_flashcache_enable()');
+	like($stderr, qr/is disabled: the server is run by pg_upgrade\nHINT:  It takes part again when the server is started as usual/,
+		'pg_upgrade: nothing in the configuration is to be changed');
+	PostgreSQL::Test::Utils::system_or_bail(@pg_ctl, 'stop');
 }
 
 # Preloaded twice.

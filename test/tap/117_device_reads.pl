@@ -7,8 +7,11 @@
 use strict;
 use warnings;
 
+use FindBin;
+use lib "$FindBin::RealBin/../lib";
 use FlashCache;
 use FlashCacheMore;
+use FlashCacheServer;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
@@ -185,6 +188,96 @@ SKIP:
 	($reads, $time) = $moved->('SELECT pg_sleep(0.3)', 'EXECUTE sparse');
 	cmp_ok($reads, '>=', $pages / 10, 'every tenth page from disk');
 	cmp_ok($time, '>=', 2000, 'every tenth page from disk: some of it is timed');
+	$session->quit;
+}
+
+# A session that has other reads under way waits for hardly any of them in order to time it: when it goes on, the others have
+# finished, and the disk has nothing to do.
+SKIP:
+{
+	skip 'no workers read', 2 if $node->pg_version < 18 || $node->safe_psql('postgres', 'SHOW io_method') ne 'worker';
+	$node->stop;
+	# a session may pin its share of the buffers only, and reads no more at once
+	$node->append_conf('postgresql.conf', "shared_buffers = '64MB'");
+	my $is_slow = $node->basedir . '/slow';
+	local $ENV{FC_SLOW} = $is_slow;
+	# A read of a data file takes 50 ms while that file is there.
+	fc_start_odd($node, fc_library('slow_reads', <<'END'));
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+static char is_slow[1024];
+
+__attribute__((constructor)) static void
+begin(void)
+{
+	snprintf(is_slow, sizeof(is_slow), "%s", getenv("FC_SLOW") ? getenv("FC_SLOW") : "");
+}
+
+static void
+wait_for(int fd)
+{
+	char		name[64],
+				file[1024] = "";
+
+	if (is_slow[0] == '\0' || access(is_slow, F_OK) != 0)
+		return;
+	snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
+	if (readlink(name, file, sizeof(file) - 1) <= 0 || strstr(file, "/base/") == NULL)
+		return;
+	usleep(50000);
+	/* a byte for each, in a file of this process */
+	snprintf(file, sizeof(file), "%.900s.%d", is_slow, (int) getpid());
+	fd = open(file, O_WRONLY | O_CREAT | O_APPEND, 0600);
+	if (fd < 0 || write(fd, "", 1) != 1 || close(fd) != 0)
+		abort();
+}
+
+ssize_t
+pread(int fd, void *memory, size_t bytes, off64_t offset)
+{
+	static ssize_t (*next) (int, void *, size_t, off64_t) = NULL;
+
+	if (next == NULL)
+		*(void **) &next = dlsym(RTLD_NEXT, "pread");
+	wait_for(fd);
+	return next(fd, memory, bytes, offset);
+}
+
+ssize_t
+preadv(int fd, const struct iovec *iov, int n, off64_t offset)
+{
+	static ssize_t (*next) (int, const struct iovec *, int, off64_t) = NULL;
+
+	if (next == NULL)
+		*(void **) &next = dlsym(RTLD_NEXT, "preadv");
+	wait_for(fd);
+	return next(fd, iov, n, offset);
+}
+END
+	fc_wait_active($node);
+	my $session = $node->background_psql('postgres');
+	$session->query_safe("SET enable_$_ = off") foreach qw(seqscan indexscan indexonlyscan);
+	$session->query_safe('SET effective_io_concurrency = 16');
+	foreach my $table (qw(a b))
+	{
+		$session->query_safe("PREPARE $table AS SELECT count(val) FROM $table WHERE id = ANY (ARRAY(SELECT generate_series(1, 960, 10)))");
+	}
+	$session->query_safe('EXECUTE a');
+	my $index  = $node->safe_psql('postgres', q{SELECT pg_relation_size('b_id_idx') / 8192});
+	my $pid    = $session->query_safe('SELECT pg_backend_pid()');
+	my $begin  = time;
+	append_to_file($is_slow, '');
+	is($session->query_safe('EXECUTE b'), 96, 'every tenth page, read ahead');
+	unlink $is_slow or die $!;
+	# the pages of the index, which are read one by one; the first request, and one in 2 s
+	my $most = $index + 1 + int((time - $begin) / 2);
+	cmp_ok(-s "$is_slow.$pid", '<=', $most, "every tenth page, read ahead: at most $most reads are the session's own");
 	$session->quit;
 }
 

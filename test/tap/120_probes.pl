@@ -93,7 +93,7 @@ my $back  = qq{LOG: pg_flashcache is active: $slots slots on "} . fc_flash_file(
 			SELECT state, state_since > '} . $before{state_since} . q{', next_probe > state_since + interval '15 s',
 				next_probe <= now() + interval '8.5 s', reason
 			FROM pg_stat_flashcache}),
-		'off|t|t|t|a page written to the flash device could not be read back', 'failing: each pause is twice the one before');
+		'off|t|t|t|a page written to the flash device could not be read back: Input/output error', 'failing: each pause is twice the one before');
 	change();
 	fc_failpoint($node, 'store_read', 'off');
 	fc_wait_active($node);
@@ -122,6 +122,26 @@ my $back  = qq{LOG: pg_flashcache is active: $slots slots on "} . fc_flash_file(
 	is($node->safe_psql('postgres', 'SELECT pg_flashcache_enable()'), 't', 'again: enabled at once');
 	fc_failpoint($node, 'probe_due', 'off');
 	is_fresh('again');
+
+	# Off by the same reload that changes the time-out, for which the writer would try again: it does not.
+	fc_to_flash($node, 't');
+	fc_failpoint($node, 'probe_due', 'error');
+	fc_failpoint($node, 'store_read', 'error');
+	rows();
+	fc_failpoint($node, 'store_read', 'off');
+	fc_wait_state($node, 'off');
+	%before = fc_stat($node, 'probes');
+	$node->append_conf('postgresql.conf', "pg_flashcache.enabled = off\npg_flashcache.io_timeout = '1998.5ms'");
+	$node->reload;
+	fc_wait_state($node, 'disabled');
+	$node->append_conf('postgresql.conf', 'pg_flashcache.enabled = on');
+	$node->reload;
+	fc_wait_active($node);
+	is($node->safe_psql('postgres', 'SELECT probes FROM pg_stat_flashcache'), $before{probes}, 'off and another time-out: no probe');
+	fc_failpoint($node, 'probe_due', 'off');
+	$node->append_conf('postgresql.conf', "pg_flashcache.io_timeout = '1999.5ms'");
+	$node->reload;
+	is_fresh('off and another time-out');
 
 	# Who asks for it begins anew.
 	$offset = -s $node->logfile;
@@ -302,13 +322,16 @@ ok(1, 'write hung: a fast shutdown');
 	fc_writer_round($node);
 	is($node->safe_psql('postgres', 'SELECT state FROM pg_stat_flashcache'), 'active', 'held up once: not left alone for that');
 
-	fc_failpoint($node, 'store_read', 'delay:50000');
-	for (1 .. 30)
-	{
-		last if $node->safe_psql('postgres', 'SELECT state FROM pg_stat_flashcache') eq 'paused';
-		fc_to_flash($node, 't');
-		$node->safe_psql('postgres', $read);
-	}
+	my $slow = sub {
+		fc_failpoint($node, 'store_read', 'delay:50000');
+		for (1 .. 30)
+		{
+			last if $node->safe_psql('postgres', 'SELECT state FROM pg_stat_flashcache') eq 'paused';
+			fc_evict($node, 't');
+			$node->safe_psql('postgres', $read);
+		}
+	};
+	$slow->();
 	my %now = fc_stat($node, 'state', 'reason', 'used');
 	is($now{state}, 'paused', 'slow: left alone');
 	like($now{reason}, qr/^flash is slower than the disk: \d+\.\d\d ms a read, the disk \d+\.\d\d ms$/, 'slow: it says how slow');
@@ -357,7 +380,46 @@ ok(1, 'write hung: a fast shutdown');
 	%moved = fc_delta($node, sub { $node->safe_psql('postgres', $read) }, 'hits', 'verify_failures', 'checksum_failures');
 	cmp_ok($moved{hits}, '>=', 8, 'fast again: and are read');
 	is_deeply([ @moved{qw(verify_failures checksum_failures)} ], [ 0, 0 ], 'fast again: none of them stale');
-	fc_failpoint($node, 'disk_read', 'off');
+
+	# A read that began before a pause finds the device broken when the writer is about to end the pause: off stays. The
+	# reader has what it needs and has not opened the file: it connects, and reads from the disk, during a pause.
+	fc_to_flash($node, 't');
+	fc_failpoint($node, 'disk_read', 'delay:2000');
+	$slow->();
+	fc_wait_state($node, 'paused');
+	my $reader = $node->background_psql('postgres');
+	my $pid    = $reader->query_safe('SELECT pg_backend_pid()');
+	$control = fc_control($node);
+	$_->set_query_timer_restart foreach $control, $reader;
+	$reader->query_safe("PREPARE one AS SELECT 'rows: ' || count(v) FROM t WHERE ctid = '(0,1)'");
+	my $rows = $reader->query_safe('EXECUTE one');
+	fc_evict($node, 't');
+	fc_failpoint($node, 'probe_due', 'error');
+	$node->append_conf('postgresql.conf', "pg_flashcache.pause_when_slow = off\n");
+	$node->reload;
+	fc_wait_active($node);
+	fc_failpoint($control, 'read_looked_up', 'pause', "pg_relation_filenode('t')::oid");
+	$reader->query_until(qr/begun/, "\\echo begun\nEXECUTE one;\n");
+	fc_failpoint_wait($control, 'read_looked_up');
+	is((grep { (readlink($_) // '') eq fc_flash_file($node) } glob "/proc/$pid/fd/*"), 0, 'off within a pause: the reader has looked the page up, and has not opened the file');
+	$node->append_conf('postgresql.conf', "pg_flashcache.pause_when_slow = on\n");
+	$node->reload;
+	fc_wait_state($node, 'paused');
+	fc_failpoint($control, 'store_reading', 'pause');
+	$node->append_conf('postgresql.conf', "pg_flashcache.pause_when_slow = off\n");
+	$node->reload;
+	fc_failpoint_wait($control, 'store_reading');
+	fc_failpoint($control, 'store_open', 'error');
+	fc_failpoint($control, 'read_looked_up', 'off');
+	like($reader->query_until(qr/done/, "\\echo done\n"), qr/^$rows$/m, 'off within a pause: the query is answered');
+	like(fc_view($node), qr/^off\|could not open /, 'off within a pause: off, while the writer tries flash');
+	fc_failpoint($control, 'store_open', 'off');
+	fc_failpoint($control, 'store_reading', 'off');
+	ok($node->poll_query_until('postgres', q{SELECT state = 'active' OR next_probe IS NOT NULL FROM pg_stat_flashcache}), 'off within a pause: the writer has done');
+	like(fc_view($node), qr/^off\|could not open /, 'off within a pause: off still');
+	fc_failpoint($node, $_, 'off') foreach 'probe_due', 'store_read', 'disk_read';
+	is($node->safe_psql('postgres', 'SELECT pg_flashcache_enable()'), 't', 'off within a pause: back by command');
+	$_->quit foreach $reader, $control;
 }
 
 # A writer that is asked to end while the device has a request of its: nothing is wrong with the device.

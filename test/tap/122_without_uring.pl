@@ -12,6 +12,7 @@ use FlashCacheServer;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
+use Time::HiRes qw(usleep);
 
 # What a container's runtime does: the system call is refused, for this process and all its children.
 my $library = fc_library('no_uring', <<'END');
@@ -20,6 +21,7 @@ my $library = fc_library('no_uring', <<'END');
 #include <linux/seccomp.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
@@ -34,6 +36,8 @@ forbid(void)
 	};
 	struct sock_fprog program = {sizeof(filter) / sizeof(filter[0]), filter};
 
+	if (getenv("FC_FORBID") != NULL && strcmp(getenv("FC_FORBID"), "enter") == 0)
+		filter[1].k = __NR_io_uring_enter;
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
 		prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0)
 		abort();
@@ -101,7 +105,39 @@ fc_wait_active($node);
 fc_to_flash($node, 't');
 is($node->safe_psql('postgres', $content), '10|5001|5002', 'back by itself');
 
+# With a limit the cache is off, and a session that has the file open from before closes it.
+{
+	my $session = $node->background_psql('postgres');
+	my $pid     = $session->query_safe('SELECT pg_backend_pid()');
+	my $file    = fc_flash_file($node);
+	my $has     = sub { return scalar grep { (readlink $_ // '') eq $file } glob "/proc/$pid/fd/*" };
+	fc_to_flash($node, 't');
+	$session->query_safe($content);
+	is($has->(), 1, 'a session has the file open');
+	set($limit);
+	fc_wait_state($node, 'off');
+	for (1 .. 10 * $PostgreSQL::Test::Utils::timeout_default)
+	{
+		fc_evict($node, 't');
+		$session->query_safe($content);
+		last if !$has->();
+		usleep(100_000);
+	}
+	is($has->(), 0, 'a limit: the session closes it');
+	$session->quit;
+}
+
 $node->stop;
+
+# A ring can be had, but nothing may be asked of it.
+{
+	local $ENV{FC_FORBID} = 'enter';
+	$node->append_conf('postgresql.conf', $limit);
+	fc_start_odd($node, $library);
+	ok($node->poll_query_until('postgres', q{SELECT state = 'off' AND reason LIKE 'no wait for the flash device can be bounded%' FROM pg_stat_flashcache}),
+		'a ring that cannot be used: off, and it says why');
+	$node->stop;
+}
 
 # Sessions that get no ring, for lack of memory that may be locked or of descriptors: each reads from the disk until it
 # gets one.
@@ -185,6 +221,72 @@ SKIP:
 		$third->quit;
 	}
 	is(scalar(fc_warnings($node, $offset)), 1, 'one warning for all of them');
+	$node->stop;
+}
+
+# A ring that breaks in the middle of a scan: what the session has begun is lost, and that is all. Neither it nor anybody
+# else takes the requests that nobody will answer for a device that hangs. From 18 on scans are not read ahead so.
+SKIP:
+{
+	skip 'no io_uring here', 6 if !fc_reads_ahead();
+	$node = fc_new_node('broken', size => '8MB', buffers => '4MB', conf => <<'END');
+max_connections = 12
+max_worker_processes = 4
+max_logical_replication_workers = 0
+synchronize_seqscans = off
+max_parallel_workers_per_gather = 0
+pg_flashcache.io_timeout = '5s'
+END
+	skip 'other requests from 18 on', 6 if $node->pg_version >= 18;
+	my $pages = 96;
+	fc_everywhere($node);
+	fc_table($node, 'postgres', 't', 'v1', $pages);
+	fc_warm($node, undef, 'postgres', 't');
+
+	my $row     = 'id, val = ' . fc_value_sql('v1');
+	my $session = $node->background_psql('postgres');
+	my $control = fc_control($node);
+	# One request more, of so many pages that those which are read ahead then are not asked for yet.
+	my $next = $node->pg_version < 17 ? 4 : 8;
+	$session->query_safe("SELECT $row FROM t WHERE false");
+	fc_push_out($node, fc_tag($node, 'postgres', 't'));
+	my %moved = fc_delta($node, sub {
+		$session->query_safe($_) foreach 'BEGIN', "DECLARE c CURSOR FOR SELECT $row FROM t";
+		is($session->query_safe('FETCH 12 FROM c'), join("\n", map { "$_|t" } 1 .. 12), 'broken ring: the stream has begun');
+		fc_failpoint($control, 'store_submit', 'error');
+		is($session->query_safe("FETCH $next FROM c"), join("\n", map { "$_|t" } 13 .. 12 + $next), 'broken ring: the rows that are next');
+		fc_failpoint($control, 'store_submit', 'off');
+		# Longer than a request may take, and than the session waits until it tries for another ring.
+		$session->query_safe('SELECT pg_sleep(6)');
+		is($session->query_safe('FETCH ALL FROM c'), join("\n", map { "$_|t" } 13 + $next .. $pages), 'broken ring: all other rows');
+		$session->query_safe('COMMIT');
+	}, qw(timeouts switch_offs read_errors verify_failures));
+	is_deeply(\%moved, { timeouts => 0, switch_offs => 0, read_errors => 0, verify_failures => 0 }, 'broken ring: no fault of the device');
+	is(fc_view($node), 'active||interception', 'broken ring: the cache stays on');
+	my $is_back = sub {
+		my $hits = 0;
+		for (my $i = 0; $i < 120 && $hits < $pages; $i++)
+		{
+			fc_push_out($node, fc_tag($node, 'postgres', 't'));
+			my %read = fc_delta($node, sub { $session->query_safe("SELECT $row FROM t") }, 'hits');
+			$hits = $read{hits};
+		}
+		return $hits >= $pages;
+	};
+	ok($is_back->(), 'broken ring: the session has another one');
+	# What the kernel has not taken it does not write to: its memory is used again, however often rings break.
+	my $times = 0;
+	while ($times < 21)
+	{
+		fc_push_out($node, fc_tag($node, 'postgres', 't'));
+		fc_failpoint($control, 'store_submit', 'error');
+		$session->query_safe("SELECT $row FROM t");
+		fc_failpoint($control, 'store_submit', 'off');
+		last if !$is_back->();
+		$times++;
+	}
+	is($times, 21, 'broken rings: the session has another one each time');
+	$_->quit foreach $session, $control;
 	$node->stop;
 }
 

@@ -111,7 +111,12 @@ my $kept = fc_tag($node, 'postgres', 'kept');
 	fc_is_warm($node, $kept, PAGES, 'scrub: what is cached stays');
 	is(in_file('kept'), PAGES, 'scrub: in the file as well');
 	fc_is_read($node, 'postgres', 'kept', 'kept', PAGES, 'scrub: and is read from there');
-	is(scrub(), '0|0', 'scrub: a second time there is nothing to do');
+	# A page of a catalog may be written, and so be invalidated, meanwhile.
+	my $least = $live - cached();
+	my ($again, $bytes) = split /\|/, scrub();
+	ok($least <= $again && $again <= $live - cached(), 'scrub: a second time there is nothing to do')
+	  or diag("$again slots, $least to @{[ $live - cached() ]} expected");
+	is($bytes, $again * 8192, 'scrub: the bytes of these');
 }
 
 # ---- rows that were deleted ----
@@ -221,14 +226,22 @@ sub rows_in_flash
 	is(scrub(), '0|0', 'everything: nothing is left to do');
 	fc_is_clean($node);
 
+	# A slot may also have been written, and its page have been modified before it was inserted.
+	my $written = sub { my %s = fc_stat($node, 'inserts', 'insert_skip_modification', 'insert_skip_not_current'); my $n = 0; $n += $_ for values %s; return $n };
 	my $inserts = fc_stat_one('inserts');
+	my $before  = $written->();
 	filling(1);
 	fc_warm($node, undef, 'postgres', 'kept');
 	fc_is_read($node, 'postgres', 'kept', 'kept', PAGES, 'everything: the cache fills again');
 	filling(0);
-	# Slots that were written since and are no longer current; the others are known to be zeros.
-	my $erased = fc_stat_one('inserts') - $inserts - cached();
-	is(scrub(), $erased . '|' . $erased * 8192, 'everything: only what was written since is erased again');
+	# Slots that were written since and are no longer current; the others are known to be zeros. A page may be written, and so
+	# invalidated, before the scrub comes to it.
+	my $least = fc_stat_one('inserts') - $inserts - cached();
+	my ($erased, $bytes) = split /\|/, scrub();
+	my $most = $written->() - $before - cached();
+	ok($least <= $erased && $erased <= $most, 'everything: only what was written since is erased again')
+	  or diag "$erased slots, $least to $most expected";
+	is($bytes, $erased * 8192, 'everything: so many bytes');
 	filling(1);
 }
 
@@ -371,6 +384,8 @@ foreach my $point ('scrub_taken', 'scrub_written')
 
 	my $offset = -s $node->logfile;
 	my %before = fc_stat($node, 'write_errors', 'slots_erased');
+	# It does not come back by itself while we look, however long that takes.
+	fc_failpoint($node, 'probe_due', 'error');
 	fc_failpoint($node, 'store_write', 'error');
 	($rc, undef, $stderr) = $node->psql('postgres', 'SELECT pg_flashcache_scrub(true)');
 	like($stderr,
@@ -382,6 +397,7 @@ foreach my $point ('scrub_taken', 'scrub_written')
 	is($after{slots_erased}, $before{slots_erased}, 'broken: nothing was erased');
 	($rc, undef, $stderr) = $node->psql('postgres', 'SELECT pg_flashcache_scrub()');
 	like($stderr, qr/ERROR:  the flash cache cannot be erased while it is off/, 'broken: while it is off');
+	fc_failpoint($node, 'probe_due', 'off');
 	is($node->safe_psql('postgres', 'SELECT pg_flashcache_enable()'), 't', 'broken: enabled again');
 	fc_wait_active($node);
 	my $todo = SLOTS - cached();

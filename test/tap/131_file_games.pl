@@ -99,12 +99,12 @@ fc_is_refused($node, 'folder with a slash', "$dir/folder/", qq{"$dir/folder/" is
 fc_is_refused($node, 'a file as a folder', "$dir/open/flash/flash", qq{folder of "$dir/open/flash/flash" cannot be found: Not a directory},
 	q{Check that the flash device is mounted. If it is, create the folder there, owned by the server's user.});
 {
-	# The message is cut at 255 bytes.
+	# The message is cut at 1,279 bytes.
 	my $long = "$dir/" . 'x/' x 600 . 'flash';
 	my $offset = fc_start_with($node, $long);
-	$node->wait_for_log(qr/WARNING: .* is off: /, $offset);
-	my ($warning) = fc_warnings($node, $offset);
-	is($warning, 'pg_flashcache is off: ' . substr(qq{folder of "$long" cannot be found: }, 0, 255), 'a path that is too long: refused');
+	my ($warning) = grep { /is disabled/ } fc_warnings($node, $offset);
+	is($warning, 'pg_flashcache is disabled: ' . substr(qq{the value of pg_flashcache.file is refused: "$long"}, 0, 1279),
+		'a path that is too long: refused');
 	$node->stop;
 }
 
@@ -145,12 +145,19 @@ foreach my $mask (0, 0077, 0277)
 {
 	my $group = PostgreSQL::Test::Cluster->new('group');
 	$group->init(extra => ['--allow-group-access']);
-	$group->append_conf('postgresql.conf', fc_conf($group));
+	$group->append_conf('postgresql.conf', fc_conf($group) . "\npg_flashcache.persistence = on\n");
 	$group->start;
 	fc_create_sql($group);
 	fc_wait_active($group);
 	is(sprintf('%04o', (stat fc_flash_file($group))[2] & 07777), '0600', 'data directory readable to the group: mode 0600 all the same');
+	$group->safe_psql('postgres', 'CHECKPOINT');
+	$group->poll_query_until('postgres',
+		'SELECT stamp_checkpoint = checkpoint_lsn FROM pg_stat_flashcache_persistence, pg_control_checkpoint()') or die 'no stamp';
 	$group->stop;
+	# A backup by the group reads these as well.
+	my @files = glob $group->data_dir . '/pg_flashcache.*';
+	cmp_ok(@files, '>=', 2, 'with persistence there are files in the data directory');
+	is_deeply([ grep { ((stat $_)[2] & 07777) != 0640 } @files ], [], 'they are readable to the group, as all that a backup reads');
 }
 
 # ---- programs that the server starts ----
@@ -300,6 +307,42 @@ sub open_files
 	is($node->safe_psql('postgres', 'SET ROLE fc_nobody; SHOW pg_flashcache.file'), "$dir/group/flash",
 		'the path: for who may read all settings');
 	$node->stop;
+}
+
+# ---- a FIFO in the place of a file whose reads need no time limit ----
+
+SKIP:
+{
+	skip 'no file system in memory', 3 if system('mountpoint', '-q', '/dev/shm') != 0;
+	my $memory = "/dev/shm/pg_flashcache_test_$$";
+	mkdir $memory, 0700 or die "$memory: $!";
+	fc_start_with($node, "$memory/flash", '8MB');
+	fc_wait_active($node);
+	$node->safe_psql('postgres', q{
+		DROP TABLE IF EXISTS t;
+		CREATE TABLE t (v text);
+		ALTER TABLE t ALTER v SET STORAGE PLAIN;
+		INSERT INTO t SELECT repeat('x', 5000) FROM generate_series(1, 40) n;
+	});
+	fc_to_flash($node, 't');
+	rename "$memory/flash", "$memory/away" or die $!;
+	mkfifo("$memory/flash", 0600) or die $!;
+	my ($answer, $late);
+	$node->psql('postgres', 'SELECT count(v) FROM t', stdout => \$answer, timeout => 60, timed_out => \$late);
+	if ($late)
+	{
+		# whoever opened it waits for one who writes
+		open my $writer, '>', "$memory/flash" or die $!;
+		close $writer;
+	}
+	is($late ? 'no answer in 60 s' : $answer, 40, 'a FIFO in its place: the query is answered');
+	unlike(fc_view($node), qr/^active/, 'a FIFO in its place: no longer active');
+	unlink "$memory/flash" or die $!;
+	rename "$memory/away", "$memory/flash" or die $!;
+	is($node->safe_psql('postgres', 'SELECT pg_flashcache_enable()'), 't', 'the file is back: enabled');
+	$node->stop;
+	unlink "$memory/flash" or die $!;
+	rmdir $memory or die $!;
 }
 
 done_testing();

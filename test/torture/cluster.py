@@ -26,6 +26,8 @@ FAILPOINT_SQL = (
     " AS '$libdir/pg_flashcache', 'fc_failpoint_set' LANGUAGE C STRICT"
 )
 
+# Counters that must be 0.
+TROUBLE = ("verify_failures", "checksum_failures", "read_errors", "write_errors", "slots_retired")
 # What no log may hold, whatever was done to the server.
 NEVER = re.compile(
     r"PANIC:|TRAP:|AddressSanitizer|differs between flash and disk|could not read block|unexpected data beyond EOF"
@@ -89,6 +91,8 @@ def title(pid: int) -> str:
 
 
 class Server:
+    kills = 0  # of all servers: so often processes were killed
+
     def __init__(self, directory: pathlib.Path) -> None:
         self.dir = directory
         self.data = directory / "data"
@@ -151,23 +155,25 @@ class Server:
         except (OSError, ValueError):
             return None
 
-    def start(self) -> None:
-        command = ["pg_ctl", "--wait", "--silent", f"--timeout={PATIENCE_S:.0f}", f"--pgdata={self.data}", f"--log={self.log}", "start"]
+    def start(self, arm: str = "", wait: bool = True) -> None:
+        """`arm`: a point and its action, armed from the start (src/failpoint.h)."""
+        command = ["pg_ctl", "--wait" if wait else "--no-wait", "--silent", f"--timeout={PATIENCE_S:.0f}"]
+        command += [f"--pgdata={self.data}", f"--log={self.log}", "start"]
+        env = {**os.environ, "FC_ARM": arm} if arm else None
         logged = self.log.stat().st_size if self.log.exists() else 0
         try:
-            run(command)
+            run(command, env=env)
         except Failure:
             found = IN_THE_WAY.search(self.log.read_bytes()[logged:].decode(errors="replace"))
             if found is None:
                 raise
             self.in_the_way.append(found.group(1))
-            run(command)
+            run(command, env=env)
+        if not wait:
+            wait_until("the postmaster is there", lambda: self.postmaster() is not None)
 
     def stop(self, mode: str) -> None:
         run(["pg_ctl", "--wait", "--silent", f"--timeout={PATIENCE_S:.0f}", f"--pgdata={self.data}", f"--mode={mode}", "stop"])
-
-    def reload(self) -> None:
-        run(["pg_ctl", "--silent", f"--pgdata={self.data}", "reload"])
 
     def accepts(self) -> bool:
         try:
@@ -209,6 +215,7 @@ class Server:
         if parent is None or state is None or state[1] != parent:
             return False
         self.killed.add(pid)
+        Server.kills += 1
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
         wait_until(f"process {pid} is dead", lambda: is_dead(pid))
@@ -237,6 +244,7 @@ class Server:
         self._kill_these(children + [postmaster])
 
     def _kill_these(self, pids: list[int]) -> None:
+        Server.kills += 1
         for pid in pids:
             self.killed.add(pid)
             with contextlib.suppress(ProcessLookupError):
@@ -246,6 +254,16 @@ class Server:
         # running one.
         (self.data / "postmaster.pid").unlink(missing_ok=True)
         (self.dir / f".s.PGSQL.{PORT}.lock").unlink(missing_ok=True)
+
+    def remove_unfinished_tablespaces(self) -> None:
+        """Of those in place, once the server is stopped: pg_checksums wants the version's folder in each.
+
+        CREATE TABLESPACE makes it after the one around it, and DROP TABLESPACE removes it before that one (tablespace.c): a
+        server killed in between leaves one that is empty.
+        """
+        for folder in (self.data / "pg_tblspc").iterdir():
+            if not any(folder.iterdir()):
+                folder.rmdir()
 
     def clean_up(self) -> None:
         with contextlib.suppress(Exception):
@@ -279,9 +297,9 @@ class Server:
         return bad
 
 
-def run(command: list[str], allowed: tuple[int, ...] = (0,)) -> str:
+def run(command: list[str], env: dict[str, str] | None = None) -> str:
     """Output of a program; Failure if it fails."""
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-    if done.returncode not in allowed:
+    done = subprocess.run(command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    if done.returncode != 0:
         raise Failure(f"{' '.join(command)}: exit status {done.returncode}\n{done.stdout[-4000:]}")
     return done.stdout

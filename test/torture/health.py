@@ -1,15 +1,14 @@
 """Does a server with the cache stay as it is, hour after hour? Memory, descriptors, locks and counters, sampled.
 
 The sessions of the torture work without an end and without a crash. Every few seconds each process of the server is
-looked at; the samples go to DIR/samples.jsonl, one line each. At the end there is a verdict, as a table (DIR/health.md)
-and for programs (DIR/health.json):
+looked at; the samples go to DIR/samples.jsonl, one line each. At the end there is a verdict, as a table (DIR/health.md):
 
 memory      what a process has for itself (Private_* of smaps_rollup). The slope of a series is the median of the slopes
             between all pairs of its samples (Theil and Sen), so that single steps do not make it; the first quarter,
             in which the server's caches of catalogs fill, is left out. Flat: the growth that this slope makes over the
             rest is within BOUND_KB. Of processes that were there from the first quarter to the end.
-descriptors counted by what they lead to. To the cache: at most one a process, one exactly in the cache's writer; rings
-            of io_uring: the same number in every sample after the first quarter. Sockets and the like: the same in every
+descriptors counted by what they lead to. To the cache: at most one a process, none in the cache's writer, one exactly in
+            its device process; rings of io_uring: the same number in every sample after the first quarter. Sockets and the like: the same in every
             tenth of the time, at the least; a connection that the postmaster is about to hand over is one more for a moment.
             Data files are left out, which the server opens and closes as it likes.
 locks       nobody waits for a lock of the cache in two samples running; at the end, with all sessions at rest, nobody holds a
@@ -23,6 +22,8 @@ the same table, nothing of the cache; it passes whatever it shows.
 
 from __future__ import annotations
 
+import collections
+import contextlib
 import json
 import os
 import pathlib
@@ -32,46 +33,30 @@ import time
 from typing import TYPE_CHECKING
 
 import pq
-from cluster import Failure, children_of, title, wait_until
+from cluster import TROUBLE, Failure, children_of, title, wait_until
 
 if TYPE_CHECKING:
     from torture import Torture
 
 WARM_UP = 0.25  # of the time
+WRITER = "pg_flashcache writer"
+OPEN = {WRITER: [0], "pg_flashcache device": [1]}  # descriptors of the cache that these processes have
 # The cache's writer and the server's other processes allocate once; sessions keep what they know of tables that come and go.
 BOUND_KB = {"server process": 128.0, "session": 1024.0}
 
-Sample = dict[str, dict[str, object]]
 
-
-def memory_kb(pid: int) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for line in pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]:
-        name, value = line.split(":")
-        found[name] = int(value.split()[0])
-    return {
-        "rss": found["Rss"],
-        "pss": found["Pss"],
-        "private": found["Private_Clean"] + found["Private_Dirty"],
-    }
+def private_kb(pid: int) -> int:
+    lines = pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    return sum(int(line.split()[1]) for line in lines if line.startswith("Private_"))
 
 
 def descriptors(pid: int, flash: str, data: str) -> dict[str, int]:
-    kinds: dict[str, int] = {"flash": 0, "uring": 0, "data": 0, "other": 0}
+    kinds: collections.Counter[str] = collections.Counter(flash=0, uring=0, data=0, other=0)
     for entry in os.listdir(f"/proc/{pid}/fd"):
-        try:
+        with contextlib.suppress(OSError):
             target = os.readlink(f"/proc/{pid}/fd/{entry}")
-        except OSError:
-            continue
-        if target == flash:
-            kinds["flash"] += 1
-        elif "io_uring" in target:
-            kinds["uring"] += 1
-        elif target.startswith(data):
-            kinds["data"] += 1
-        else:
-            kinds["other"] += 1
-    return kinds
+            kinds["flash" if target == flash else "uring" if "io_uring" in target else "data" if target.startswith(data) else "other"] += 1
+    return dict(kinds)
 
 
 def theil_sen(points: list[tuple[float, float]]) -> float:
@@ -102,10 +87,11 @@ class Watch:
         sample: dict[str, object] = {"at": round(at, 1)}
         processes: dict[str, object] = {}
         sessions: dict[str | None, str | None] = dict(conn.run("SELECT pid, coalesce(nullif(application_name, ''), backend_type) FROM pg_stat_activity"))
-        for pid in [postmaster, *children_of(postmaster)]:
+        writers = self.server.find(WRITER)
+        for pid in [postmaster, *children_of(postmaster), *(child for writer in writers for child in children_of(writer))]:
             try:
-                now = memory_kb(pid) | descriptors(pid, str(self.server.dir / "flash"), str(self.server.data))
-            except (OSError, KeyError):
+                now = {"private": private_kb(pid)} | descriptors(pid, str(self.server.dir / "flash"), str(self.server.data))
+            except OSError:
                 continue  # it has ended meanwhile
             name = "postmaster" if pid == postmaster else sessions.get(str(pid)) or title(pid).removeprefix("postgres: ").strip()
             # A session is not named yet when it has just begun.
@@ -128,7 +114,7 @@ class Watch:
         self.counters.append((at, counters))
         sample["counters"] = counters
         self.file.write(json.dumps(sample) + "\n")
-        for name in ("verify_failures", "checksum_failures", "read_errors", "write_errors", "slots_retired"):
+        for name in TROUBLE:
             if counters.get(name):
                 raise Failure(f"{name} is {counters[name]} after {at:.0f} s")
 
@@ -137,9 +123,11 @@ class Watch:
         values = conn.run(f"SELECT {', '.join(c or '' for c in columns)} FROM pg_stat_flashcache")[0]
         return {str(c): int(v or 0) for c, v in zip(columns, values, strict=True)}
 
-    def verdict(self, span: float) -> list[dict[str, object]]:
+    def verdict(self, span: float) -> list[str]:
+        """Rows of the table; what is wrong is in `problems`."""
         warm = span * WARM_UP
-        rows: list[dict[str, object]] = []
+        rows: list[str] = []
+        missing = set() if self.torture.without_cache else set(OPEN)
         for pid, series in sorted(self.series.items(), key=lambda item: self.names[item[0]]):
             name = self.names[pid]
             if any(now["flash"] > 1 for _, now in series):
@@ -151,31 +139,22 @@ class Watch:
             growth = theil_sen(points) * (points[-1][0] - points[0][0])
             kind = "session" if name in {s.name for s in self.torture.sessions} else "server process"
             flat = growth <= BOUND_KB[kind]
-            counts = {kind: sorted({now[kind] for _, now in late}) for kind in ("flash", "uring")}
+            counts = {of: sorted({now[of] for _, now in late}) for of in ("flash", "uring")}
             counts["other"] = sorted(set(least_by_tenth([(at, now["other"]) for at, now in late])))
             steady = all(len(c) == 1 for c in counts.values())
-            if "flashcache" in name and counts["flash"] != [1]:
+            if counts["flash"] != OPEN.get(name, counts["flash"]):
                 steady = False
             if not flat:
                 self.problems.append(f"{name} {pid} has grown by {growth:.0f} kB in {points[-1][0] - points[0][0]:.0f} s")
             if not steady:
                 self.problems.append(f"{name} {pid}: its descriptors were not constant: {counts}")
+            descriptors = ", ".join(" or ".join(map(str, counts[of])) for of in ("flash", "uring", "other"))
             rows.append(
-                {
-                    "process": name,
-                    "kind": kind,
-                    "samples": len(late),
-                    "private_kb_first": int(points[0][1]),
-                    "private_kb_last": int(points[-1][1]),
-                    "private_kb_max": int(max(y for _, y in points)),
-                    "growth_kb": round(growth, 1),
-                    "bound_kb": BOUND_KB[kind],
-                    "descriptors": {k: c[0] if len(c) == 1 else c for k, c in counts.items()},
-                    "flat": flat and steady,
-                }
+                f"| {name} | {points[0][1]:.0f} | {points[-1][1]:.0f} | {growth:.1f} | {BOUND_KB[kind]} | {descriptors}"
+                f" | {'yes' if flat and steady else 'no'} |"
             )
-        if not self.torture.without_cache and not any("flashcache" in str(row["process"]) for row in rows):
-            self.problems.append("the cache's writer was not there all the time")
+            missing.discard(name)
+        self.problems += [f"{name} was not there all the time" for name in sorted(missing)]
         for name in ("operations",) if self.torture.without_cache else ("operations", "hits", "inserts"):
             for tenth in range(10):
                 values = [c[name] for at, c in self.counters if span * tenth / 10 <= at < span * (tenth + 1) / 10]
@@ -241,25 +220,18 @@ def watch(torture: Torture) -> None:
         raise Failure("\n".join(watcher.problems))
 
 
-def report(torture: Torture, watcher: Watch, rows: list[dict[str, object]], span: float) -> None:
+def report(torture: Torture, watcher: Watch, rows: list[str], span: float) -> None:
     last = watcher.counters[-1][1]
-    (torture.dir / "health.json").write_text(
-        json.dumps({"seconds": span, "seed": torture.seed, "processes": rows, "counters": last, "problems": watcher.problems}, indent=1)
+    text = "\n".join(
+        [
+            f"{span:.0f} s, {last['operations']} operations, {last.get('hits', 0)} hits, {last.get('inserts', 0)} inserts, "
+            f"{len(watcher.counters)} samples; seed {torture.seed}",
+            "",
+            "| process | private kB after warm-up | at the end | growth kB | bound kB | flash, rings, others | flat |",
+            "|---|---|---|---|---|---|---|",
+            *rows,
+            *(f"- {problem}" for problem in watcher.problems),
+        ]
     )
-    lines = [
-        f"{span:.0f} s, {last['operations']} operations, {last.get('hits', 0)} hits, {last.get('inserts', 0)} inserts, "
-        f"{len(watcher.counters)} samples; seed {torture.seed}",
-        "",
-        "| process | private kB after warm-up | at the end | growth kB | bound kB | flash, rings, others | flat |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    for row in rows:
-        kinds = row["descriptors"]
-        assert isinstance(kinds, dict)
-        lines.append(
-            f"| {row['process']} | {row['private_kb_first']} | {row['private_kb_last']} | {row['growth_kb']} | {row['bound_kb']} "
-            f"| {kinds['flash']}, {kinds['uring']}, {kinds['other']} | {'yes' if row['flat'] else 'no'} |"
-        )
-    text = "\n".join(lines)
     (torture.dir / "health.md").write_text(text + "\n")
     print(text, flush=True)

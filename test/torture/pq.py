@@ -1,4 +1,4 @@
-"""A connection to PostgreSQL through libpq, which is wherever the server is: nothing has to be installed for it.
+"""A connection to PostgreSQL through libpq, by psycopg's lowest layer (run_torture in test/lib/suites.sh says which psycopg).
 
 Every query goes as plain text and every value comes back as text. Two things can go wrong, and the torture has to tell
 them apart: the server answered with an error (SqlError: the statement had no effect), or it did not answer any more
@@ -7,81 +7,37 @@ them apart: the server answered with an error (SqlError: the statement had no ef
 
 from __future__ import annotations
 
-import ctypes
-import ctypes.util
+import psycopg
+from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus, PGconn, TransactionStatus
+from psycopg.pq.abc import PGresult
 
 Row = tuple[str | None, ...]
-
-_CONNECTION_OK = 0
-_BAD, _FATAL = 5, 7
-_TUPLES = 2
-_SQLSTATE = 67  # PG_DIAG_SQLSTATE
-_IN_TRANSACTION = (1, 2, 3)
 
 
 class SqlError(Exception):
     """The server refused a statement."""
 
     def __init__(self, state: str, message: str, sql: str) -> None:
-        super().__init__(f"{state} {message.strip()} -- in: {sql[:300]}")
+        super().__init__(f"{state} {message} -- in: {sql[:300]}")
         self.state = state
-        self.message = message.strip()
+        self.message = message
 
 
 class Lost(Exception):
     """The connection is gone, or could not be made."""
 
 
-def _library() -> ctypes.CDLL:
-    lib = ctypes.CDLL(ctypes.util.find_library("pq") or "libpq.so.5")
-    pointer, text, number = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int
-    signatures: dict[str, tuple[object, list[object]]] = {
-        "PQconnectdb": (pointer, [text]),
-        "PQstatus": (number, [pointer]),
-        "PQerrorMessage": (text, [pointer]),
-        "PQfinish": (None, [pointer]),
-        "PQbackendPID": (number, [pointer]),
-        "PQexec": (pointer, [pointer, text]),
-        "PQprepare": (pointer, [pointer, text, text, number, pointer]),
-        "PQexecPrepared": (pointer, [pointer, text, number, pointer, pointer, pointer, number]),
-        "PQresultStatus": (number, [pointer]),
-        "PQresultErrorField": (text, [pointer, number]),
-        "PQresultErrorMessage": (text, [pointer]),
-        "PQntuples": (number, [pointer]),
-        "PQnfields": (number, [pointer]),
-        "PQgetisnull": (number, [pointer, number, number]),
-        "PQgetvalue": (text, [pointer, number, number]),
-        "PQclear": (None, [pointer]),
-        "PQtransactionStatus": (number, [pointer]),
-        "PQsetNoticeProcessor": (pointer, [pointer, pointer, pointer]),
-    }
-    for name, (result, arguments) in signatures.items():
-        function = getattr(lib, name)
-        function.restype = result
-        function.argtypes = arguments
-    return lib
-
-
-_lib = _library()
-_QUIET = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_char_p)(lambda _arg, _message: None)
-
-
 class Connection:
     """One session. To be used by one thread at a time."""
 
     def __init__(self, conninfo: str) -> None:
-        self._conn: int | None = _lib.PQconnectdb(conninfo.encode())
-        if _lib.PQstatus(self._conn) != _CONNECTION_OK:
-            message = _lib.PQerrorMessage(self._conn).decode(errors="replace").strip()
-            self.close()
-            raise Lost(message)
-        _lib.PQsetNoticeProcessor(self._conn, ctypes.cast(_QUIET, ctypes.c_void_p), None)
-        self.pid: int = _lib.PQbackendPID(self._conn)
+        self._conn = PGconn.connect(conninfo.encode())
+        if self._conn.status != ConnStatus.OK:
+            raise Lost(self._conn.error_message.decode(errors="replace").strip())
+        self.pid: int = self._conn.backend_pid
 
     def close(self) -> None:
-        if self._conn is not None:
-            _lib.PQfinish(self._conn)
-            self._conn = None
+        self._conn.finish()
 
     def __enter__(self) -> Connection:
         return self
@@ -89,44 +45,29 @@ class Connection:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _result(self, result: int | None, sql: str) -> list[Row]:
-        status = _lib.PQresultStatus(result)
-        if status in (_BAD, _FATAL):
-            state = (_lib.PQresultErrorField(result, _SQLSTATE) or b"").decode()
-            message = _lib.PQresultErrorMessage(result).decode(errors="replace")
-            _lib.PQclear(result)
+    def _rows(self, result: PGresult, sql: str) -> list[Row]:
+        if result.status in (ExecStatus.BAD_RESPONSE, ExecStatus.FATAL_ERROR):
+            state = (result.error_field(DiagnosticField.SQLSTATE) or b"").decode()
+            message = result.error_message.decode(errors="replace").strip()
             # Class 57P is the server saying good-bye: whether a COMMIT came through is not known.
-            if _lib.PQstatus(self._conn) != _CONNECTION_OK or not state or state.startswith("57P"):
-                raise Lost(message.strip())
+            if self._conn.status != ConnStatus.OK or not state or state.startswith("57P"):
+                raise Lost(message)
             raise SqlError(state, message, sql)
-        rows: list[Row] = []
-        if status == _TUPLES:
-            fields = _lib.PQnfields(result)
-            for i in range(_lib.PQntuples(result)):
-                rows.append(
-                    tuple(
-                        None if _lib.PQgetisnull(result, i, f) else _lib.PQgetvalue(result, i, f).decode()
-                        for f in range(fields)
-                    )
-                )
-        _lib.PQclear(result)
-        return rows
+        values = ((result.get_value(i, field) for field in range(result.nfields)) for i in range(result.ntuples))
+        return [tuple(None if value is None else value.decode() for value in row) for row in values]
 
     def run(self, sql: str) -> list[Row]:
         """Rows of the last statement in sql."""
-        if self._conn is None:
-            raise Lost("closed")
-        return self._result(_lib.PQexec(self._conn, sql.encode()), sql)
+        try:
+            return self._rows(self._conn.exec_(sql.encode()), sql)
+        except psycopg.OperationalError as error:
+            raise Lost(str(error)) from error
 
     def prepare(self, name: str, sql: str) -> None:
-        self._result(_lib.PQprepare(self._conn, name.encode(), sql.encode(), 0, None), sql)
+        self._rows(self._conn.prepare(name.encode(), sql.encode()), sql)
 
     def run_prepared(self, name: str, *values: str) -> list[Row]:
-        array = (ctypes.c_char_p * max(1, len(values)))(*[v.encode() for v in values])
-        result = _lib.PQexecPrepared(
-            self._conn, name.encode(), len(values), ctypes.cast(array, ctypes.c_void_p), None, None, 0
-        )
-        return self._result(result, name)
+        return self._rows(self._conn.exec_prepared(name.encode(), [value.encode() for value in values]), name)
 
     def one(self, sql: str) -> str:
         """The only value of a query."""
@@ -136,4 +77,4 @@ class Connection:
         return rows[0][0]
 
     def in_transaction(self) -> bool:
-        return self._conn is not None and _lib.PQtransactionStatus(self._conn) in _IN_TRANSACTION
+        return self._conn.transaction_status in (TransactionStatus.ACTIVE, TransactionStatus.INTRANS, TransactionStatus.INERROR)

@@ -5,22 +5,25 @@ number of the operation; nothing else decides, so a seed gives the same operatio
 scheduler makes of several sessions at once is not in the seed. Parameters that are a part of what is there, such as the
 last rows of a table, follow from the operations before.)
 
-To add an operation: a method `op_NAME(rng)` and a line in the class's OPERATIONS with its weight and the SQLSTATEs that
-are no failure, because another session was in the way.
+To add an operation: NAME and its weight in the class's OPERATIONS, and a method `op_NAME(rng)`, or what it runs in STATEMENTS if
+it is one statement. ALLOWED and ALLOWED_IN have the SQLSTATEs that are no failure, because another session was in the way.
 """
 
 from __future__ import annotations
 
-import dataclasses
+import contextlib
 import pathlib
 import random
 import threading
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
 
 import pq
 from cluster import FAILPOINT_SQL, Failure
 from shadow import Books, Journal, Rows, compare
+
+if TYPE_CHECKING:
+    from torture import Torture
 
 MAIN = "main"  # the database of most sessions
 SPACES = ("a", "b")  # tablespaces of tables
@@ -48,50 +51,26 @@ INDEX_SQL = {
     "brin": "brin (id) WITH (pages_per_range = 4)",
 }
 
-# What goes wrong with the device, and where: a point and what it is armed with, a line for each. What the library does not
-# know is left out.
-DEVICE_FAULTS = (
-    ("store_open", "error"),
-    ("store_open", "nospace"),
-    ("store_read", "error"),
-    ("store_read", "short"),
-    ("store_read", "flip"),
-    ("store_read", "misplaced"),
-    ("store_read", "delay:3000"),
-    ("store_read", "delay:200000"),
-    ("store_write", "error"),
-    ("store_write", "nospace"),
-    ("store_write", "short"),
-    ("store_write", "flip"),
-    ("store_write", "torn"),
-    ("store_write", "misplaced"),
-    ("store_write", "delay:3000"),
-    ("store_write", "delay:200000"),
-    ("store_flip", "error"),
-)
+# What goes wrong with the device: a point, and what it is armed with in turn.
+DEVICE_FAULTS = [
+    (point, action)
+    for point, actions in (
+        ("store_open", "error nospace"),
+        ("store_read", "error short flip misplaced delay:3000 delay:200000"),
+        ("store_write", "error nospace short flip torn misplaced delay:3000 delay:200000"),
+    )
+    for action in actions.split()
+]
 
-# Points at which whoever comes by is held up for a few milliseconds, so that others come in between. Likewise.
-PAUSE_POINTS = (
-    "fill_begin",
-    "fill_copied",
-    "fill_reserved",
-    "fill_written",
-    "invalidate_bumped",
-    "read_looked_up",
-    "read_done",
-    "write_before_md",
-    "write_after_md",
-    "file_before_md",
-    "file_after_md",
-    "database_before",
-    "database_after",
-    "evict_written",
-    "ahead_started",
-    "async_read",
-    "fill_staged",
-    "switch_purged",
-    "switch_opened",
-)
+# Points at which whoever comes by is held up for a few milliseconds, so that others come in between.
+PAUSES = [
+    (point, "pause")
+    for point in (
+        "fill_begin fill_copied fill_reserved fill_written invalidate_bumped read_looked_up read_done write_before_md write_after_md"
+        " file_before_md file_after_md database_before database_after evict_written ahead_started async_read fill_staged"
+        " switch_purged switch_opened"
+    ).split()
+]
 
 # Settings that a reload changes, and what they are set to; never both values of a pair that would end the test.
 SETTINGS: dict[str, tuple[str, ...]] = {
@@ -123,65 +102,41 @@ CREATE SEQUENCE sq
 """
 
 
-@dataclasses.dataclass(frozen=True)
-class Operation:
-    name: str
-    weight: int
-    allowed: tuple[str, ...] = ()
-
-
-def known_points(conn: pq.Connection, points: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Those that the library knows, with what they are armed with; none is armed afterwards."""
+def check_points(conn: pq.Connection, points: Iterable[tuple[str, str]]) -> None:
+    """Each can be armed with what it is armed with, or the torture would do less than it says; none is armed afterwards."""
     conn.run(FAILPOINT_SQL)
-    known = []
     for point, action in points:
         try:
             conn.run(f"SELECT fc_failpoint('{point}', '{action}')")
-            known.append((point, action))
             conn.run(f"SELECT fc_failpoint('{point}', 'off')")
         except pq.SqlError as error:
-            if error.state != UNKNOWN_POINT:
-                raise
-    return known
-
-
-class Context(Protocol):
-    """What a session sees of the torture as a whole."""
-
-    seed: int
-    faults: bool  # may the device be damaged in this round?
-    widen: bool  # may processes be held up in this round?
-    calm: bool  # are settings left as they are?
-    without_cache: bool  # is the library not loaded?
-    index_kinds: tuple[str, ...]  # of INDEXES
-    safe_copies: bool  # is no database to be copied file by file?
-    pauses: list[tuple[str, str]]  # points, each with what it is armed with
-    device_faults: list[tuple[str, str]]
-
-    def connect(self, database: str, name: str) -> pq.Connection: ...
-    def connect_standby(self, database: str, name: str) -> pq.Connection: ...
-    def count(self, session: str, operation: str) -> None: ...
-    def losses_expected(self, pid: int) -> bool: ...
-    def may_terminate(self, pid: int) -> None: ...
-    def victims(self) -> list[int]: ...
-    def check_counters(self, conn: pq.Connection) -> None: ...
+            if error.state == UNKNOWN_POINT:
+                raise Failure(f"the library cannot arm {point} with {action}: {error}") from error
+            raise
 
 
 def val_insert(table: str, gen: int, first: int, last: int) -> str:
     return f"INSERT INTO {table} (id, gen, val) SELECT id, {gen}, val({gen}, id) FROM generate_series({first}, {last}) id"
 
 
+def val_update(table: str, gen: int, where: str) -> str:
+    return f"UPDATE {table} SET gen = {gen}, val = val({gen}, id) WHERE {where}"
+
+
 class Session:
     """One client. `work` is its thread; the other methods are called while no thread runs."""
 
-    OPERATIONS: tuple[Operation, ...] = ()
+    OPERATIONS: dict[str, int] = {}  # with their weights
+    STATEMENTS: dict[str, tuple[str, ...]] = {}  # of operations that are one of these; {0} is a table of the session's own
+    ALLOWED: tuple[str, ...] = ()
+    ALLOWED_IN: dict[str, tuple[str, ...]] = {}  # besides, in these operations
     database = MAIN
     ends = 1  # in which turn
     pause_ms = 0  # at most, after each operation; how long is part of the seed
 
-    def __init__(self, name: str, context: Context, logs: pathlib.Path) -> None:
+    def __init__(self, name: str, torture: Torture, logs: pathlib.Path) -> None:
         self.name = name
-        self.context = context
+        self.torture = torture
         self.journal = Journal(logs / f"shadow.{name}.log")
         self.conn: pq.Connection | None = None
         self.failure: str | None = None
@@ -191,18 +146,18 @@ class Session:
 
     def work(self, round_number: int, stop: threading.Event) -> None:
         number = 0
-        operations = self.operations()
-        weights = [o.weight for o in operations]
+        left_out = self.left_out()
+        operations = {name: weight for name, weight in self.OPERATIONS.items() if name not in left_out}
         while not stop.is_set() and self.failure is None:
-            rng = random.Random(f"{self.context.seed}/{round_number}/{self.name}/{number}")
-            operation = rng.choices(operations, weights)[0]
-            self.last = f"round {round_number}, operation {number} of {self.name}: {operation.name}"
-            self.journal.note(round=round_number, number=number, operation=operation.name)
+            rng = random.Random(f"{self.torture.seed}/{round_number}/{self.name}/{number}")
+            operation = rng.choices(list(operations), list(operations.values()))[0]
+            self.last = f"round {round_number}, operation {number} of {self.name}: {operation}"
+            self.journal.note(round=round_number, number=number, operation=operation)
             number += 1
             try:
                 self.ready()
-                getattr(self, f"op_{operation.name}")(rng)
-                self.context.count(self.name, operation.name)
+                self.do(operation, rng)
+                self.torture.count(operation)
                 if self.pause_ms:
                     stop.wait(rng.randrange(self.pause_ms) / 1000)
             except pq.SqlError as error:
@@ -217,15 +172,22 @@ class Session:
             except Exception as error:  # a fault of this program; it must not pass for a round without one
                 self.failure = f"{self.last}: {type(error).__name__}: {error}"
 
-    def _after_error(self, error: pq.SqlError, operation: Operation) -> None:
+    def do(self, operation: str, rng: random.Random) -> None:
+        if operation in self.STATEMENTS:
+            table = self.own_table(rng)
+            self.run(rng.choice(self.STATEMENTS[operation]).format(table))
+        else:
+            getattr(self, f"op_{operation}")(rng)
+
+    def _after_error(self, error: pq.SqlError, operation: str) -> None:
         try:
             if self.conn is not None and self.conn.in_transaction():
                 self.conn.run("ROLLBACK")
             self.refused()
         except pq.Lost:
             pass  # noticed by the next operation
-        if error.state in operation.allowed:
-            self.context.count(self.name, f"{operation.name}:{error.state}")
+        if error.state in (*self.ALLOWED, *self.ALLOWED_IN.get(operation, ())):
+            self.torture.count(f"{operation}:{error.state}")
         else:
             self.failure = f"{self.last}: unexpected error: {error}"
 
@@ -233,9 +195,9 @@ class Session:
         """True if it goes on: the session was ended by another one."""
         pid = self.conn.pid if self.conn is not None else 0
         self.disconnect()
-        if self.context.losses_expected(0):
+        if self.torture.losses_expected(0):
             return False
-        if not self.context.losses_expected(pid):
+        if not self.torture.losses_expected(pid):
             self.failure = f"{self.last}: the connection is lost: {lost}"
             return False
         try:
@@ -249,13 +211,16 @@ class Session:
 
     # ---- what sessions differ in ----
 
-    def operations(self) -> list[Operation]:
-        """Those of this round."""
-        return list(self.OPERATIONS)
+    def left_out(self) -> set[str]:
+        """Operations that are not for this round."""
+        return set()
+
+    def own_table(self, rng: random.Random) -> str:
+        return ""
 
     def ready(self) -> None:
         if self.conn is None:
-            self.conn = self.context.connect(self.database, self.name)
+            self.conn = self.torture.server.connect(self.database, self.name)
 
     def disconnect(self) -> None:
         if self.conn is not None:
@@ -284,13 +249,28 @@ class Session:
         self.journal.note(sql=sql[:300])
         return self.conn.run(sql)
 
+    @contextlib.contextmanager
+    def without(self, *plans: str) -> Iterator[None]:
+        """No such scans, where there is another way."""
+        for plan in plans:
+            self.run(f"SET enable_{plan} = off")
+        yield
+        for plan in plans:
+            self.run(f"RESET enable_{plan}")
+
+    def rows_of(self, table: str, rest: str = "") -> list[pq.Row]:
+        """For compare()."""
+        return self.run(f"SELECT id, gen, val = val(gen, id) FROM {table} {rest}")
+
     def make_space(self, space: str) -> None:
         """A tablespace, unless it has stayed because dropping it failed.
 
-        A server killed within DROP TABLESPACE can leave one without its folder, which PostgreSQL removes before it commits:
-        that one is dropped again.
+        A server killed within DROP TABLESPACE can leave one without its folder, or without the version's folder in it, which
+        PostgreSQL removes before it commits: that one is dropped again.
         """
-        found = self.run(f"SELECT (pg_stat_file('pg_tblspc/' || oid, true)).isdir IS NOT NULL FROM pg_tablespace WHERE spcname = '{space}'")
+        found = self.run(
+            f"SELECT EXISTS (SELECT FROM pg_ls_dir('pg_tblspc/' || oid, true, false)) FROM pg_tablespace WHERE spcname = '{space}'"
+        )
         if found and found[0][0] == "t":
             return
         if found:
@@ -299,48 +279,43 @@ class Session:
 
     def push_out(self, rng: random.Random) -> None:
         """Reads more pages than shared buffers have, in the order of an index: all others are evicted, and come to flash."""
-        self.run("SET enable_seqscan = off")
-        self.run("SET enable_bitmapscan = off")
-        first = rng.randrange(FILLER_ROWS // 2)
-        self.run(f"SELECT sum(length(pad)) FROM (SELECT pad FROM filler WHERE id > {first} ORDER BY id) f")
-        self.run("RESET enable_seqscan")
-        self.run("RESET enable_bitmapscan")
+        with self.without("seqscan", "bitmapscan"):
+            first = rng.randrange(FILLER_ROWS // 2)
+            self.run(f"SELECT sum(length(pad)) FROM (SELECT pad FROM filler WHERE id > {first} ORDER BY id) f")
+
+    def op_push(self, rng: random.Random) -> None:
+        self.push_out(rng)
 
 
 class Writer(Session):
     """Reads and writes two tables of its own and its rows of the shared one, and everything that moves their files."""
 
-    OPERATIONS = (
-        Operation("insert", 10, (DEADLOCK,)),
-        Operation("update", 14, (DEADLOCK,)),
-        Operation("update_shared", 14, (DEADLOCK,)),
-        Operation("delete", 6, (DEADLOCK,)),
-        Operation("delete_tail", 8, (DEADLOCK,)),
-        Operation("savepoints", 5, (DEADLOCK,)),
-        Operation("refill", 5, (DEADLOCK,)),
-        Operation("recreate", 4, (DEADLOCK,)),
-        Operation("alter_type", 2, (DEADLOCK,)),
-        Operation("copy_table", 3, (DEADLOCK,)),
-        Operation("toast", 4, (DEADLOCK,)),
-        Operation("read", 14, (DEADLOCK,)),
-        Operation("read_by_indexes", 6, (DEADLOCK,)),
-        Operation("push", 8, (DEADLOCK,)),
-        Operation("vacuum", 6, (DEADLOCK,)),
-        Operation("vacuum_full", 3, (DEADLOCK,)),
-        Operation("cluster", 3, (DEADLOCK,)),
-        Operation("reindex", 3, (DEADLOCK,)),
-        Operation("reindex_concurrently", 3, (DEADLOCK,)),
-        Operation("index", 5, (DEADLOCK,)),
-        Operation("move", 5, (DEADLOCK,)),
-        Operation("maintain_shared", 3, (DEADLOCK,)),
-        Operation("tablespace", 2, (DEADLOCK, NOT_NOW)),
-        Operation("catalog", 1, (DEADLOCK,)),
-    )
+    OPERATIONS = {
+        "insert": 10, "update": 14, "update_shared": 14, "delete": 6, "delete_tail": 8, "savepoints": 5, "refill": 5, "recreate": 4,
+        "alter_type": 2, "copy_table": 3, "toast": 4, "read": 14, "read_by_indexes": 6, "push": 8, "vacuum": 6, "vacuum_full": 3,
+        "cluster": 3, "reindex": 3, "reindex_concurrently": 3, "index": 5, "move": 5, "maintain_shared": 3, "tablespace": 2,
+        "catalog": 1,
+    }  # fmt: skip
+    STATEMENTS = {
+        "alter_type": tuple(f"ALTER TABLE {{0}} ALTER extra TYPE {kind}" for kind in ("int", "bigint", "numeric")),
+        "vacuum": (
+            "VACUUM {0}", "VACUUM (FREEZE) {0}", "VACUUM (INDEX_CLEANUP ON) {0}", "VACUUM (ANALYZE) {0}", "VACUUM (TRUNCATE off) {0}"
+        ),
+        "reindex": ("REINDEX TABLE {0}",),
+        "reindex_concurrently": ("REINDEX TABLE CONCURRENTLY {0}",),
+        "maintain_shared": (
+            "VACUUM shared", "VACUUM FULL shared", "CLUSTER shared USING shared_pkey", "REINDEX TABLE shared",
+            "REINDEX TABLE CONCURRENTLY shared", "VACUUM (FREEZE) books", "VACUUM FULL books",
+            *(f"ALTER TABLE shared SET TABLESPACE {space}" for space in ("pg_default", *SPACES)),
+        ),
+    }  # fmt: skip
+    ALLOWED = (DEADLOCK,)
+    ALLOWED_IN = {"tablespace": (NOT_NOW,)}
 
     books_table = "books"
 
-    def __init__(self, name: str, context: Context, logs: pathlib.Path, share: tuple[int, int]) -> None:
-        super().__init__(name, context, logs)
+    def __init__(self, name: str, torture: Torture, logs: pathlib.Path, share: tuple[int, int]) -> None:
+        super().__init__(name, torture, logs)
         self.mine, self.of = share  # rows of the shared table: id % of = mine
         self.books = Books(name, self.journal)
 
@@ -348,20 +323,24 @@ class Writer(Session):
         self.ready()
         self.run(f"INSERT INTO {self.books_table} VALUES ('{self.name}', 0)")
         for table in self.own_tables():
-            self.create(table)
+            for sql in self.create(table):
+                self.run(sql)
             self.books.tables[table] = {}
         self.books.tables["shared"] = {i: 0 for i in range(SHARED_ROWS) if i % self.of == self.mine}
 
     def own_tables(self) -> tuple[str, ...]:
         return (f"{self.name}_x", f"{self.name}_y")
 
-    def create(self, table: str) -> None:
-        self.run(
+    def own_table(self, rng: random.Random) -> str:
+        return rng.choice(self.own_tables())
+
+    def create(self, table: str) -> list[str]:
+        return [
             f"CREATE TABLE {table} (id int PRIMARY KEY, gen int NOT NULL, val text NOT NULL, extra int DEFAULT 0, bgen int,"
             " big text, tags int[] GENERATED ALWAYS AS (ARRAY[id % 10, 100 + gen % 10]) STORED,"
-            " pt point GENERATED ALWAYS AS (point(id, gen % 10)) STORED)"
-        )
-        self.run(f"ALTER TABLE {table} ALTER big SET STORAGE EXTERNAL")
+            " pt point GENERATED ALWAYS AS (point(id, gen % 10)) STORED)",
+            f"ALTER TABLE {table} ALTER big SET STORAGE EXTERNAL",
+        ]
 
     # ---- transactions ----
 
@@ -372,21 +351,29 @@ class Writer(Session):
         if not commit:
             self.run("ROLLBACK")
             return
-        self.run(f"UPDATE {self.books_table} SET seq = {self.books.seq + 1} WHERE owner = '{self.name}'")
-        self.books.intend(changes)
+        self.number(changes)
         self.run("COMMIT")
         self.books.acknowledged()
+
+    def number(self, changes: dict[str, Rows]) -> None:
+        """The transaction's own change of the books, and the note of what it would lead to."""
+        self.run(f"UPDATE {self.books_table} SET seq = {self.books.seq + 1} WHERE owner = '{self.name}'")
+        self.books.intend(changes)
 
     def refused(self) -> None:
         self.books.refused()
 
     def settle(self) -> None:
         self.ready()
+        self.books.settle(self.seq())
+
+    def seq(self) -> int:
+        """What the database says."""
         assert self.conn is not None
-        self.books.settle(int(self.conn.one(f"SELECT seq FROM {self.books_table} WHERE owner = '{self.name}'")))
+        return int(self.conn.one(f"SELECT seq FROM {self.books_table} WHERE owner = '{self.name}'"))
 
     def pick(self, rng: random.Random) -> tuple[str, Rows]:
-        table = rng.choice(self.own_tables())
+        table = self.own_table(rng)
         return table, self.books.tables[table]
 
     def op_insert(self, rng: random.Random) -> None:
@@ -404,21 +391,15 @@ class Writer(Session):
         gen, every, commit = rng.randrange(1000), rng.choice((1, 3, 7, 20)), rng.random() < 0.85
         rest = rng.randrange(every)
         new = {i: gen if i % every == rest else g for i, g in rows.items()}
-        self.transaction([f"UPDATE {table} SET gen = {gen}, val = val({gen}, id) WHERE id % {every} = {rest}"], {table: new}, commit)
+        self.transaction([val_update(table, gen, f"id % {every} = {rest}")], {table: new}, commit)
 
     def op_update_shared(self, rng: random.Random) -> None:
         rows = self.books.tables["shared"]
         gen, every, commit = rng.randrange(1000), rng.choice((5, 20, 60)), rng.random() < 0.85
         rest = rng.randrange(every)
         new = {i: gen if i // self.of % every == rest else g for i, g in rows.items()}
-        self.transaction(
-            [
-                f"UPDATE shared SET gen = {gen}, val = val({gen}, id)"
-                f" WHERE id % {self.of} = {self.mine} AND id / {self.of} % {every} = {rest}"
-            ],
-            {"shared": new},
-            commit,
-        )
+        where = f"id % {self.of} = {self.mine} AND id / {self.of} % {every} = {rest}"
+        self.transaction([val_update("shared", gen, where)], {"shared": new}, commit)
 
     def op_delete(self, rng: random.Random) -> None:
         table, rows = self.pick(rng)
@@ -444,42 +425,21 @@ class Writer(Session):
         table, rows = self.pick(rng)
         a, b, commit = rng.randrange(1000), rng.randrange(1000), rng.random() < 0.8
         kept = {i: a if i % 5 == 0 else g for i, g in rows.items()}
-        self.transaction(
-            [
-                f"UPDATE {table} SET gen = {a}, val = val({a}, id) WHERE id % 5 = 0",
-                "SAVEPOINT s",
-                rng.choice((f"TRUNCATE {table}", f"UPDATE {table} SET gen = {b}, val = val({b}, id)", f"DROP TABLE {table}")),
-                "ROLLBACK TO s",
-            ],
-            {table: kept},
-            commit,
-        )
+        undone = rng.choice((f"TRUNCATE {table}", val_update(table, b, "true"), f"DROP TABLE {table}"))
+        self.transaction([val_update(table, a, "id % 5 = 0"), "SAVEPOINT s", undone, "ROLLBACK TO s"], {table: kept}, commit)
 
     def op_refill(self, rng: random.Random) -> None:
-        table, _ = self.pick(rng)
+        table = self.own_table(rng)
         gen, count, commit = rng.randrange(1000), rng.randrange(50, TABLE_ROWS), rng.random() < 0.6
-        self.transaction(
-            [f"TRUNCATE {table}", val_insert(table, gen, 1, count)], {table: {i: gen for i in range(1, count + 1)}}, commit
-        )
+        self.refill([f"TRUNCATE {table}"], table, gen, count, commit)
 
     def op_recreate(self, rng: random.Random) -> None:
-        table, _ = self.pick(rng)
+        table = self.own_table(rng)
         gen, count, commit = rng.randrange(1000), rng.randrange(50, TABLE_ROWS), rng.random() < 0.6
-        self.run("BEGIN")
-        self.run(f"DROP TABLE {table}")
-        self.create(table)
-        self.run(val_insert(table, gen, 1, count))
-        if not commit:
-            self.run("ROLLBACK")
-            return
-        self.run(f"UPDATE {self.books_table} SET seq = {self.books.seq + 1} WHERE owner = '{self.name}'")
-        self.books.intend({table: {i: gen for i in range(1, count + 1)}})
-        self.run("COMMIT")
-        self.books.acknowledged()
+        self.refill([f"DROP TABLE {table}", *self.create(table)], table, gen, count, commit)
 
-    def op_alter_type(self, rng: random.Random) -> None:
-        table, _ = self.pick(rng)
-        self.run(f"ALTER TABLE {table} ALTER extra TYPE {rng.choice(('int', 'bigint', 'numeric'))}")
+    def refill(self, emptied: list[str], table: str, gen: int, count: int, commit: bool) -> None:
+        self.transaction([*emptied, val_insert(table, gen, 1, count)], {table: {i: gen for i in range(1, count + 1)}}, commit)
 
     def op_copy_table(self, rng: random.Random) -> None:
         table, rows = self.pick(rng)
@@ -490,7 +450,7 @@ class Writer(Session):
         self.run(f"CREATE INDEX ON {copy} (id)")
         if rng.random() < 0.5:
             self.push_out(rng)
-        compare(f"the copy of {table}", rows, self.run(f"SELECT id, gen, val = val(gen, id) FROM {copy}"))
+        compare(f"the copy of {table}", rows, self.rows_of(copy))
         if rng.random() < 0.8:
             self.run(f"DROP TABLE {copy}")
 
@@ -505,13 +465,10 @@ class Writer(Session):
         rows = self.books.tables[table]
         where = f"id % {self.of} = {self.mine}" if table == "shared" else "big IS NULL OR big = big(bgen, id)"
         if by_index:
-            self.run("SET enable_seqscan = off")
-            self.run("SET enable_bitmapscan = off")
-        found = self.run(f"SELECT id, gen, val = val(gen, id) FROM {table} WHERE {where}{' ORDER BY id' if by_index else ''}")
-        if by_index:
-            self.run("RESET enable_seqscan")
-            self.run("RESET enable_bitmapscan")
-        compare(f"{table}, read {'by its index' if by_index else 'from the beginning'}", rows, found)
+            with self.without("seqscan", "bitmapscan"):
+                compare(f"{table}, read by its index", rows, self.rows_of(table, f"WHERE {where} ORDER BY id"))
+        else:
+            compare(f"{table}, read from the beginning", rows, self.rows_of(table, f"WHERE {where}"))
 
     def look_by_indexes(self, table: str, rng: random.Random) -> None:
         """What each kind of index finds, where there is one."""
@@ -527,27 +484,19 @@ class Writer(Session):
             f"id BETWEEN {low} AND {low + 200}": sum(low <= i <= low + 200 for i in rows),
             f"gen = {rows.get(number, -1)}": sum(g == rows.get(number, -1) for g in rows.values()),
         }
-        self.run("SET enable_seqscan = off")
-        for condition, count in expected.items():
-            found = int(self.run(f"SELECT count(*) FROM {table} WHERE {condition}")[0][0] or 0)
-            if found != count:
-                raise Failure(f"{table}: {found} rows where {condition}, by an index; {count} by what was committed")
-        self.run("RESET enable_seqscan")
+        with self.without("seqscan"):
+            for condition, count in expected.items():
+                found = int(self.run(f"SELECT count(*) FROM {table} WHERE {condition}")[0][0] or 0)
+                if found != count:
+                    raise Failure(f"{table}: {found} rows where {condition}, by an index; {count} by what was committed")
 
     def op_read(self, rng: random.Random) -> None:
         self.look(rng.choice((*self.own_tables(), "shared")), rng.random() < 0.5)
 
     def op_read_by_indexes(self, rng: random.Random) -> None:
-        self.look_by_indexes(self.pick(rng)[0], rng)
-
-    def op_push(self, rng: random.Random) -> None:
-        self.push_out(rng)
+        self.look_by_indexes(self.own_table(rng), rng)
 
     # ---- statements that change files, and no rows ----
-
-    def op_vacuum(self, rng: random.Random) -> None:
-        table, _ = self.pick(rng)
-        self.run(f"VACUUM {rng.choice(('', '(FREEZE) ', '(INDEX_CLEANUP ON) ', '(ANALYZE) ', '(TRUNCATE off) '))}{table}")
 
     def rewrite(self, sql: str, read_all: Callable[[], object]) -> None:
         """VACUUM FULL or CLUSTER, which PostgreSQL may refuse for a row that nobody can see any more.
@@ -562,26 +511,20 @@ class Writer(Session):
             if error.state != CORRUPTED or "missing chunk number" not in error.message:
                 raise
             self.journal.note(error=str(error))
-            self.context.count(self.name, "rewrite:refused")
+            self.torture.count("rewrite:refused")
             read_all()
 
     def op_vacuum_full(self, rng: random.Random) -> None:
-        table, _ = self.pick(rng)
+        table = self.own_table(rng)
         self.rewrite(f"VACUUM FULL {table}", lambda: self.look(table, False))
 
     def op_cluster(self, rng: random.Random) -> None:
-        table, _ = self.pick(rng)
+        table = self.own_table(rng)
         self.rewrite(f"CLUSTER {table} USING {table}_pkey", lambda: self.look(table, False))
 
-    def op_reindex(self, rng: random.Random) -> None:
-        self.run(f"REINDEX TABLE {self.pick(rng)[0]}")
-
-    def op_reindex_concurrently(self, rng: random.Random) -> None:
-        self.run(f"REINDEX TABLE CONCURRENTLY {self.pick(rng)[0]}")
-
     def op_index(self, rng: random.Random) -> None:
-        table, _ = self.pick(rng)
-        kind = rng.choice(self.context.index_kinds)
+        table = self.own_table(rng)
+        kind = rng.choice(self.torture.index_kinds)
         self.run(f"DROP INDEX IF EXISTS {table}_{kind}")
         if rng.random() < 0.9:
             how = rng.choice(("", "", "CONCURRENTLY "))
@@ -590,7 +533,7 @@ class Writer(Session):
 
     def op_move(self, rng: random.Random) -> None:
         """There, another content, and back, where flash may still have the old one."""
-        table, rows = self.pick(rng)
+        table = self.own_table(rng)
         first, second = rng.sample(("pg_default", *SPACES), 2)
         gen = rng.randrange(1000)
         for space in (first, second, first):
@@ -598,31 +541,14 @@ class Writer(Session):
             self.run(f"ALTER INDEX {table}_pkey SET TABLESPACE {space}")
             if space == second:
                 new = {i: gen if i % 3 == 0 else g for i, g in self.books.tables[table].items()}
-                self.transaction([f"UPDATE {table} SET gen = {gen}, val = val({gen}, id) WHERE id % 3 = 0"], {table: new}, True)
+                self.transaction([val_update(table, gen, "id % 3 = 0")], {table: new}, True)
             if rng.random() < 0.5:
                 self.push_out(rng)
         self.look(table, True)
 
-    def op_maintain_shared(self, rng: random.Random) -> None:
-        self.run(
-            rng.choice(
-                (
-                    "VACUUM shared",
-                    "VACUUM FULL shared",
-                    "CLUSTER shared USING shared_pkey",
-                    "REINDEX TABLE shared",
-                    "REINDEX TABLE CONCURRENTLY shared",
-                    f"ALTER TABLE shared SET TABLESPACE {rng.choice(SPACES)}",
-                    "ALTER TABLE shared SET TABLESPACE pg_default",
-                    "VACUUM (FREEZE) books",
-                    "VACUUM FULL books",
-                )
-            )
-        )
-
     def op_tablespace(self, rng: random.Random) -> None:
         """One that is made for the occasion; an earlier one may have stayed when dropping it failed."""
-        table, _ = self.pick(rng)
+        table = self.own_table(rng)
         space = f"{self.name}_space"
         self.make_space(space)
         self.run(f"ALTER TABLE {table} SET TABLESPACE {space}")
@@ -638,10 +564,9 @@ class Writer(Session):
 
     def check(self, rng: random.Random, crashed: bool) -> None:
         self.ready()
-        for table in self.books.tables:
-            if table == "shared" or table in self.own_tables():
-                self.look(table, False)
-                self.look(table, True)
+        for table in ("shared", *self.own_tables()):
+            self.look(table, False)
+            self.look(table, True)
         for table in self.own_tables():
             self.look_by_indexes(table, rng)
 
@@ -656,23 +581,16 @@ class TwoPhase(Writer):
     ends = 2  # REINDEX CONCURRENTLY of another session waits for the prepared transaction
     books_table = "books_twophase"
 
-    OPERATIONS = (
-        Operation("begin_or_end", 10, (DEADLOCK,)),
-        Operation("read_shared", 8, (DEADLOCK,)),
-        Operation("push", 8, (DEADLOCK,)),
-        Operation("checkpoint", 1, (DEADLOCK,)),
-    )
+    OPERATIONS = {"begin_or_end": 10, "read_shared": 8, "push": 8, "checkpoint": 1}
+    STATEMENTS = {"checkpoint": ("CHECKPOINT",)}
 
-    def __init__(self, name: str, context: Context, logs: pathlib.Path, share: tuple[int, int]) -> None:
-        super().__init__(name, context, logs, share)
+    def __init__(self, name: str, torture: Torture, logs: pathlib.Path, share: tuple[int, int]) -> None:
+        super().__init__(name, torture, logs, share)
         self.gid: str | None = None
         self.step = ""  # preparing, prepared, committing, rolling back
 
     def op_read_shared(self, rng: random.Random) -> None:
         self.look("shared", rng.random() < 0.5)
-
-    def op_checkpoint(self, rng: random.Random) -> None:
-        self.run("CHECKPOINT")
 
     def op_begin_or_end(self, rng: random.Random) -> None:
         if self.gid is None:
@@ -683,29 +601,23 @@ class TwoPhase(Writer):
     def begin(self, rng: random.Random) -> None:
         gen, count = rng.randrange(1000), rng.randrange(50, TABLE_ROWS)
         table, rows = self.pick(rng)
-        kind = rng.choice(("refill", "update", "recreate", "index", "move"))
-        new = {i: gen for i in range(1, count + 1)}
-        self.run("BEGIN")
-        if kind == "refill":
-            self.run(f"TRUNCATE {table}")
-            self.run(val_insert(table, gen, 1, count))
-        elif kind == "recreate":
-            self.run(f"DROP TABLE {table}")
-            self.create(table)
-            self.run(val_insert(table, gen, 1, count))
-        elif kind == "index":
-            index = rng.choice(self.context.index_kinds)
-            self.run(f"DROP INDEX IF EXISTS {table}_{index}")
-            self.run(f"CREATE INDEX {table}_{index} ON {table} USING {INDEX_SQL[index]}")
-            new = rows
-        elif kind == "move":
-            self.run(f"ALTER TABLE {table} SET TABLESPACE {rng.choice(('pg_default', *SPACES))}")
-            new = rows
-        else:
-            self.run(f"UPDATE {table} SET gen = {gen}, val = val({gen}, id)")
-            new = {i: gen for i in rows}
-        self.run(f"UPDATE {self.books_table} SET seq = {self.books.seq + 1} WHERE owner = '{self.name}'")
-        self.books.intend({table: new})
+        filled = {i: gen for i in range(1, count + 1)}
+        match rng.choice(("refill", "update", "recreate", "index", "move")):
+            case "refill":
+                new, statements = filled, [f"TRUNCATE {table}", val_insert(table, gen, 1, count)]
+            case "recreate":
+                new, statements = filled, [f"DROP TABLE {table}", *self.create(table), val_insert(table, gen, 1, count)]
+            case "index":
+                kind = rng.choice(self.torture.index_kinds)
+                index = f"{table}_{kind}"
+                new, statements = rows, [f"DROP INDEX IF EXISTS {index}", f"CREATE INDEX {index} ON {table} USING {INDEX_SQL[kind]}"]
+            case "move":
+                new, statements = rows, [f"ALTER TABLE {table} SET TABLESPACE {rng.choice(('pg_default', *SPACES))}"]
+            case _:
+                new, statements = {i: gen for i in rows}, [val_update(table, gen, "true")]
+        for sql in ("BEGIN", *statements):
+            self.run(sql)
+        self.number({table: new})
         self.gid, self.step = f"{self.name}_{self.books.seq + 1}", "preparing"
         self.run(f"PREPARE TRANSACTION '{self.gid}'")
         self.step = "prepared"
@@ -729,8 +641,7 @@ class TwoPhase(Writer):
 
     def settle(self) -> None:
         self.ready()
-        rows = self.run("SELECT gid FROM pg_prepared_xacts WHERE database = current_database()")
-        there = [row[0] for row in rows]
+        there = [gid for (gid,) in self.run("SELECT gid FROM pg_prepared_xacts WHERE database = current_database()")]
         self.journal.note(prepared=there, step=self.step, gid=self.gid)
         if self.gid is not None and there == [self.gid]:
             self.step = "prepared"
@@ -739,8 +650,7 @@ class TwoPhase(Writer):
             raise Failure(f"prepared transactions {there} are there, expected at most {self.gid}")
         if self.gid is not None and self.step == "prepared":
             raise Failure(f"the prepared transaction {self.gid} is gone")
-        assert self.conn is not None
-        seq = int(self.conn.one(f"SELECT seq FROM {self.books_table} WHERE owner = '{self.name}'"))
+        seq = self.seq()
         if self.gid is not None and self.step != "committing" and seq != self.books.seq:
             raise Failure(f"{self.gid} has come through while {self.step}")
         if self.gid is not None and self.step == "committing" and seq == self.books.seq:
@@ -757,19 +667,14 @@ class TwoPhase(Writer):
 class Others(Writer):
     """What is not cached, or not an ordinary table: unlogged and temporary tables, large objects, sequences."""
 
-    OPERATIONS = (
-        Operation("unlogged", 6, (DEADLOCK,)),
-        Operation("set_logged", 4, (DEADLOCK,)),
-        Operation("look_unlogged", 4, (DEADLOCK,)),
-        Operation("temporary", 4, (DEADLOCK,)),
-        Operation("large_object", 10, (DEADLOCK,)),
-        Operation("look_large_objects", 6, (DEADLOCK,)),
-        Operation("sequence", 6, (DEADLOCK,)),
-        Operation("push", 6, (DEADLOCK,)),
-    )
+    OPERATIONS = {
+        "unlogged": 6, "set_logged": 4, "look_unlogged": 4, "temporary": 4, "large_object": 10, "look_large_objects": 6, "sequence": 6,
+        "push": 6,
+    }  # fmt: skip
+    STATEMENTS = {"set_logged": ("ALTER TABLE unlogged SET LOGGED", "ALTER TABLE unlogged SET UNLOGGED")}
 
-    def __init__(self, name: str, context: Context, logs: pathlib.Path, share: tuple[int, int]) -> None:
-        super().__init__(name, context, logs, share)
+    def __init__(self, name: str, torture: Torture, logs: pathlib.Path, share: tuple[int, int]) -> None:
+        super().__init__(name, torture, logs, share)
         self.last_number = 0
 
     def prepare(self) -> None:
@@ -783,12 +688,8 @@ class Others(Writer):
         rows = {i: gen for i in range(1, count + 1)}
         self.transaction([rng.choice(("TRUNCATE unlogged", "DELETE FROM unlogged")), val_insert("unlogged", gen, 1, count)], {"unlogged": rows}, True)
 
-    def op_set_logged(self, rng: random.Random) -> None:
-        self.run(f"ALTER TABLE unlogged SET {rng.choice(('LOGGED', 'UNLOGGED'))}")
-
     def op_look_unlogged(self, rng: random.Random) -> None:
-        found = self.run("SELECT id, gen, val = val(gen, id) FROM unlogged")
-        compare("the unlogged table", self.books.tables["unlogged"], found)
+        compare("the unlogged table", self.books.tables["unlogged"], self.rows_of("unlogged"))
 
     def op_temporary(self, rng: random.Random) -> None:
         gen = rng.randrange(1000)
@@ -796,8 +697,7 @@ class Others(Writer):
         self.run("CREATE TEMPORARY TABLE temporary (id int PRIMARY KEY, gen int, val text)")
         self.run(val_insert("temporary", gen, 1, TABLE_ROWS))
         self.push_out(rng)
-        found = self.run("SELECT id, gen, val = val(gen, id) FROM temporary")
-        compare("the temporary table", {i: gen for i in range(1, TABLE_ROWS + 1)}, found)
+        compare("the temporary table", {i: gen for i in range(1, TABLE_ROWS + 1)}, self.rows_of("temporary"))
         self.run("DROP TABLE temporary")
 
     def op_large_object(self, rng: random.Random) -> None:
@@ -811,11 +711,8 @@ class Others(Writer):
             new = {i: g for i, g in rows.items() if i != number}
             self.transaction([f"SELECT lo_unlink({number})"], {"large objects": new}, commit)
         else:
-            self.transaction(
-                [f"SELECT lo_truncate(lo_open({number}, 131072), 0)", f"SELECT lo_put({number}, 0, {content})"],
-                {"large objects": rows | {number: gen}},
-                commit,
-            )
+            rewritten = [f"SELECT lo_truncate(lo_open({number}, 131072), 0)", f"SELECT lo_put({number}, 0, {content})"]
+            self.transaction(rewritten, {"large objects": rows | {number: gen}}, commit)
 
     def op_look_large_objects(self, rng: random.Random) -> None:
         found = self.run(
@@ -849,27 +746,21 @@ class Others(Writer):
 class Databases(Session):
     """Database-level commands: files are copied and removed behind the storage manager."""
 
-    OPERATIONS = (
-        Operation("rewrite", 6),
-        Operation("look", 6),
-        Operation("copy", 8, (IN_USE,)),
-        Operation("move", 8, (IN_USE, NOT_NOW)),
-        Operation("renew", 2, (IN_USE,)),
-        Operation("tablespace", 3, (IN_USE, NOT_NOW)),
-    )
+    OPERATIONS = {"rewrite": 6, "look": 6, "copy": 8, "move": 8, "renew": 2, "tablespace": 3}
+    ALLOWED_IN = {"copy": (IN_USE,), "move": (IN_USE, NOT_NOW), "renew": (IN_USE,), "tablespace": (IN_USE, NOT_NOW)}
     database = "postgres"
     DIRECTORY_EXISTS = "22023"
     FILES_THERE = "0A000"
 
-    def __init__(self, name: str, context: Context, logs: pathlib.Path) -> None:
-        super().__init__(name, context, logs)
+    def __init__(self, name: str, torture: Torture, logs: pathlib.Path) -> None:
+        super().__init__(name, torture, logs)
         self.books = {db: Books(db, self.journal) for db in ("side", "copy")}
         self.exists = {"side": True, "copy": False}  # False: may or may not be there
         self.stuck = False  # a move has left files behind
         self.oid = 70001
 
-    def operations(self) -> list[Operation]:
-        return [o for o in self.OPERATIONS if o.name != "move" or not self.context.safe_copies]
+    def left_out(self) -> set[str]:
+        return {"move"} if self.torture.safe_copies else set()
 
     def prepare(self) -> None:
         self.ready()
@@ -879,7 +770,7 @@ class Databases(Session):
         self.exists["side"] = False
         self.run("DROP DATABASE IF EXISTS side WITH (FORCE)")
         self.run("CREATE DATABASE side")
-        with self.context.connect("side", self.name) as conn:
+        with self.torture.server.connect("side", self.name) as conn:
             for sql in SCHEMA.split(";")[:3]:
                 conn.run(sql)
             conn.run("BEGIN")
@@ -910,8 +801,8 @@ class Databases(Session):
             new, sql = rows | {i: gen for i in range(first, last + 1)}, val_insert("t", gen, first, last)
         else:
             new = {i: gen if i % 7 == rest else g for i, g in rows.items()}
-            sql = f"UPDATE t SET gen = {gen}, val = val({gen}, id) WHERE id % 7 = {rest}"
-        with self.context.connect(database, self.name) as conn:
+            sql = val_update("t", gen, f"id % 7 = {rest}")
+        with self.torture.server.connect(database, self.name) as conn:
             self.journal.note(database=database, sql=sql)
             conn.run("BEGIN")
             conn.run(sql)
@@ -924,7 +815,7 @@ class Databases(Session):
 
     def look(self, database: str, settle: bool = False) -> None:
         books = self.books[database]
-        with self.context.connect(database, self.name) as conn:
+        with self.torture.server.connect(database, self.name) as conn:
             if settle:
                 books.settle(int(conn.one("SELECT seq FROM books")))
             compare(f"{database}.t", books.tables["t"], conn.run("SELECT id, gen, val = val(gen, id) FROM t"))
@@ -933,7 +824,7 @@ class Databases(Session):
             compare(f"{database}.t, by its index", books.tables["t"], conn.run("SELECT id, gen, val = val(gen, id) FROM t ORDER BY id"))
 
     def push(self, rng: random.Random) -> None:
-        with self.context.connect(MAIN, self.name) as conn:
+        with self.torture.server.connect(MAIN, self.name) as conn:
             conn.run("SET enable_seqscan = off")
             conn.run("SET enable_bitmapscan = off")
             conn.run("SELECT sum(length(pad)) FROM (SELECT pad FROM filler WHERE id > 0 ORDER BY id) f")
@@ -945,18 +836,19 @@ class Databases(Session):
     def make_copy(self, rng: random.Random, space: str) -> None:
         """A copy of the same OID each time, hence with the same names of files, but of another content."""
         self.drop_copy()
-        strategy = "wal_log" if self.context.safe_copies else rng.choice(("file_copy", "wal_log"))
-        try:
-            self.run(f"CREATE DATABASE copy OID = {self.oid} TEMPLATE side STRATEGY {strategy} TABLESPACE {space}")
-        except pq.SqlError as error:
-            # A crash has left a folder behind, for ever: of the last copy, or of a template that was on its way.
-            if error.state == self.DIRECTORY_EXISTS:
-                self.oid += 1
-            elif error.state == self.FILES_THERE:
-                self.make_side(rng.randrange(1000))
-            else:
-                raise
-            self.run(f"CREATE DATABASE copy OID = {self.oid} TEMPLATE side STRATEGY {strategy} TABLESPACE {space}")
+        strategy = "wal_log" if self.torture.safe_copies else rng.choice(("file_copy", "wal_log"))
+        for last in (False, False, True):
+            try:
+                self.run(f"CREATE DATABASE copy OID = {self.oid} TEMPLATE side STRATEGY {strategy} TABLESPACE {space}")
+                break
+            except pq.SqlError as error:
+                # A crash has left a folder behind, for ever: of the last copy, or of a template that was on its way; or both.
+                if error.state == self.DIRECTORY_EXISTS and not last:
+                    self.oid += 1
+                elif error.state == self.FILES_THERE and not last:
+                    self.make_side(rng.randrange(1000))
+                else:
+                    raise
         template = self.books["side"]
         self.books["copy"] = Books("copy", self.journal)
         self.books["copy"].seq = template.seq
@@ -1030,13 +922,8 @@ class Databases(Session):
 class Reader(Session):
     """Reads only, everybody's rows, on the standby as well if there is one."""
 
-    OPERATIONS = (
-        Operation("shared", 10, (DEADLOCK, CONFLICT)),
-        Operation("bitmap", 5, (DEADLOCK, CONFLICT)),
-        Operation("points", 8, (DEADLOCK, CONFLICT)),
-        Operation("parallel", 3, (DEADLOCK, CONFLICT)),
-        Operation("push", 5, (DEADLOCK, CONFLICT)),
-    )
+    OPERATIONS = {"shared": 10, "bitmap": 5, "points": 8, "parallel": 3, "push": 5}
+    ALLOWED = (DEADLOCK, CONFLICT)
 
     def look(self, condition: str, expected: int) -> None:
         rows = self.run(f"SELECT count(*), count(*) FILTER (WHERE val <> val(gen, id)) FROM shared WHERE {condition}")
@@ -1047,12 +934,9 @@ class Reader(Session):
         self.look("true", SHARED_ROWS)
 
     def op_bitmap(self, rng: random.Random) -> None:
-        self.run("SET enable_seqscan = off")
-        self.run("SET enable_indexscan = off")
-        first = rng.randrange(SHARED_ROWS - 600)
-        self.look(f"id >= {first} AND id < {first + 600}", 600)
-        self.run("RESET enable_seqscan")
-        self.run("RESET enable_indexscan")
+        with self.without("seqscan", "indexscan"):
+            first = rng.randrange(SHARED_ROWS - 600)
+            self.look(f"id >= {first} AND id < {first + 600}", 600)
 
     def op_points(self, rng: random.Random) -> None:
         for _ in range(30):
@@ -1063,9 +947,6 @@ class Reader(Session):
             self.run(f"SET {setting} = 0")
         self.look("true", SHARED_ROWS)
         self.run("RESET ALL")
-
-    def op_push(self, rng: random.Random) -> None:
-        self.push_out(rng)
 
 
 class StandbyReader(Reader):
@@ -1085,46 +966,47 @@ class StandbyReader(Reader):
             except pq.SqlError as error:
                 if n == self.TRIES or error.state != INTERNAL or "could not open relation with OID" not in error.message:
                     raise
-                self.context.count(self.name, f"index_gone:{error.state}")
+                self.torture.count(f"index_gone:{error.state}")
 
     def ready(self) -> None:
         if self.conn is None:
-            self.conn = self.context.connect_standby(self.database, self.name)
+            if self.torture.standby is None:
+                raise pq.Lost("there is no standby")
+            self.conn = self.torture.standby.connect(self.database, self.name)
 
     def _after_loss(self, lost: pq.Lost) -> bool:
         self.disconnect()
-        return not self.context.losses_expected(0)
+        return not self.torture.losses_expected(0)
 
 
 class Control(Session):
     """Settings, switches, checkpoints, other sessions' ends; the device's faults, and pauses within the protocol."""
 
-    OPERATIONS = (
-        Operation("setting", 8),
-        Operation("enable", 3, (NOT_NOW,)),
-        Operation("reset", 1),
-        Operation("checkpoint", 4),
-        Operation("switch_wal", 1),
-        Operation("views", 3),
-        Operation("terminate", 1),
-        Operation("pause", 12),
-        Operation("fault", 6, (NOT_NOW,)),
-    )
+    OPERATIONS = {
+        "setting": 8, "enable": 3, "reset": 1, "checkpoint": 4, "switch_wal": 1, "views": 3, "terminate": 1, "pause": 12, "fault": 6,
+    }  # fmt: skip
+    STATEMENTS = {
+        "enable": ("SELECT pg_flashcache_enable()",),
+        "checkpoint": ("CHECKPOINT",),
+        "switch_wal": ("SELECT pg_switch_wal()",),
+    }
+    ALLOWED_IN = {"enable": (NOT_NOW,), "fault": (NOT_NOW,)}
     ends = 0  # it holds up others
     database = "postgres"
     pause_ms = 100
 
-    def operations(self) -> list[Operation]:
-        left_out = {"pause": not self.context.widen, "fault": not self.context.faults}
-        left_out |= {o: self.context.calm for o in ("terminate", "reset")}
-        left_out |= {o: self.context.without_cache for o in ("enable", "views")}
-        return [o for o in self.OPERATIONS if not left_out.get(o.name)]
+    def left_out(self) -> set[str]:
+        conditions = {
+            "pause": not self.torture.widen, "fault": not self.torture.faults, "terminate": self.torture.calm, "reset": self.torture.calm,
+            "enable": self.torture.without_cache, "views": self.torture.without_cache,
+        }  # fmt: skip
+        return {operation for operation, left_out in conditions.items() if left_out}
 
     def ready(self) -> None:
         if self.conn is None:
             super().ready()
             assert self.conn is not None
-            if self.context.without_cache:
+            if self.torture.without_cache:
                 return
             self.conn.run(FAILPOINT_SQL)
             # A statement that is prepared reads no catalog when it stands in front of an armed point itself.
@@ -1138,24 +1020,15 @@ class Control(Session):
 
     def op_setting(self, rng: random.Random) -> None:
         setting = rng.choice(sorted(SETTINGS))
-        if self.context.calm and setting.startswith("pg_flashcache."):
+        if self.torture.calm and setting.startswith("pg_flashcache."):
             return
         self.run(f"ALTER SYSTEM SET {setting} = '{rng.choice(SETTINGS[setting])}'")
         self.run("SELECT pg_reload_conf()")
 
-    def op_enable(self, rng: random.Random) -> None:
-        self.run("SELECT pg_flashcache_enable()")
-
     def op_reset(self, rng: random.Random) -> None:
         assert self.conn is not None
-        self.context.check_counters(self.conn)
+        self.torture.check_counters(self.conn)
         self.run("SELECT pg_flashcache_reset_stats()")
-
-    def op_checkpoint(self, rng: random.Random) -> None:
-        self.run("CHECKPOINT")
-
-    def op_switch_wal(self, rng: random.Random) -> None:
-        self.run("SELECT pg_switch_wal()")
 
     def op_views(self, rng: random.Random) -> None:
         self.run("SELECT * FROM pg_stat_flashcache")
@@ -1163,10 +1036,10 @@ class Control(Session):
         self.run("SELECT * FROM pg_stat_flashcache_session")
 
     def op_terminate(self, rng: random.Random) -> None:
-        victims = self.context.victims()
+        victims = self.torture.victims()
         if victims:  # none while a standby must hear of every commit
             pid = rng.choice(victims)
-            self.context.may_terminate(pid)
+            self.torture.may_terminate(pid)
             self.run(f"SELECT pg_terminate_backend({pid})")
 
     def hold(self, rng: random.Random, point: str, action: str, least_ms: int, most_ms: int) -> None:
@@ -1176,8 +1049,8 @@ class Control(Session):
         self.set_point(point, "off")
 
     def op_pause(self, rng: random.Random) -> None:
-        self.hold(rng, *rng.choice(self.context.pauses), 1, 60)
+        self.hold(rng, *rng.choice(PAUSES), 1, 60)
 
     def op_fault(self, rng: random.Random) -> None:
-        self.hold(rng, *rng.choice(self.context.device_faults), 1, 300)
+        self.hold(rng, *rng.choice(DEVICE_FAULTS), 1, 300)
         self.run("SELECT pg_flashcache_enable()")

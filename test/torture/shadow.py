@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 import pathlib
-import threading
 import time
 
 import pq
@@ -28,14 +27,9 @@ class Journal:
 
     def __init__(self, path: pathlib.Path) -> None:
         self._file = open(path, "a", buffering=1)
-        self._lock = threading.Lock()
 
     def note(self, **what: object) -> None:
-        with self._lock:
-            self._file.write(json.dumps({"at": round(time.time(), 3), **what}) + "\n")
-
-    def close(self) -> None:
-        self._file.close()
+        self._file.write(json.dumps({"at": round(time.time(), 3), **what}) + "\n")
 
 
 class Books:

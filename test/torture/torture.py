@@ -6,7 +6,7 @@ ways (EVENTS); then it recovers, and everything is checked: the tables against t
 with heapallindexed, pg_checksums after clean stops, the counters and the logs. Every hit is compared with the disk
 (pg_flashcache.verify), shared buffers have 128 pages or a few more, and the cache not many more than that.
 
-    torture.py [--minutes N | --rounds N] [--seed N] [--operations N] [--events A,B] [DIR]
+    torture.py [--minutes N | --rounds N | --kills N] [--seed N] [--operations N] [--events A,B] [DIR]
     torture.py --health [--minutes N] [--every S] [--seed N] [DIR]        memory, descriptors and locks: health.py
 
 The seed decides everything that is chosen; it is printed at the beginning and with every failure. The same seed gives
@@ -22,9 +22,11 @@ from __future__ import annotations
 
 import argparse
 import collections
+import contextlib
 import os
 import pathlib
 import random
+import re
 import shutil
 import signal
 import sys
@@ -37,7 +39,7 @@ from collections.abc import Callable
 import health
 import pq
 import sessions
-from cluster import Failure, Server, run, wait_until
+from cluster import TROUBLE, Failure, Server, run, wait_until
 
 # By how much a round's number of operations differs from the one that was asked for.
 SPREAD = (0.5, 1.5)
@@ -45,7 +47,25 @@ ROUND_PATIENCE_S = 300.0  # a guard against a hang
 SHARES = 5  # sessions that have rows in the shared table
 
 COUNTERS = ("hits", "misses", "verify_checks", "inserts", "eviction_aged_out", "eviction_invalidated", "prefetches")
-TROUBLE = ("verify_failures", "checksum_failures", "read_errors", "write_errors", "slots_retired")
+# Where the log of what is on flash is written (src/warm.md), and where it is loaded: a server is killed there.
+LOG_POINTS = ("warm_group", "warm_blocks", "warm_stamp", "warm_map")
+LOAD_POINTS = ("warm_load", "switch_opened")
+
+WAIT_SQL = (
+    "CREATE OR REPLACE FUNCTION fc_failpoint_wait(name text) RETURNS void"
+    " AS '$libdir/pg_flashcache', 'fc_failpoint_wait' LANGUAGE C STRICT"
+)
+# The pages on flash of this database, by relation; and reading them through the buffer pool: from flash, and compared.
+RESTORED_SQL = (
+    "SELECT c.oid, string_agg(p.relblocknumber::text, ',')"
+    " FROM pg_flashcache_pages p JOIN pg_database d ON d.oid = p.reldatabase AND d.datname = current_database()"
+    " JOIN pg_class c ON pg_relation_filenode(c.oid) = p.relfilenode GROUP BY 1"
+)
+READ_SQL = (
+    "SELECT count(pg_prewarm({0}::regclass, 'buffer', 'main', b, b)) FROM unnest('{{{1}}}'::bigint[]) b"
+    " WHERE b < pg_relation_size({0}::regclass) / 8192"
+)
+GIVEN = re.compile(r"\"[^\"]*\"|\b[0-9A-F]+/[0-9A-F]+\b|\b\d+\b")
 
 BASE_CONF = (
     "fsync = off  # a crash of the machine is not what this is about",
@@ -67,19 +87,14 @@ BASE_CONF = (
     "restart_after_crash = on",
     "jit = off  # which grows by itself: an index that is forced looks costly enough for it",
     "hot_standby = on",
+    "pg_flashcache.persistence = on",
     "shared_preload_libraries = 'pg_flashcache'",
-    "pg_flashcache.verify = on",
-    # a machine that is busy with other things is no broken device
-    "pg_flashcache.io_timeout = 60s",
-    "pg_flashcache.pause_when_slow = off",
-    "pg_flashcache.os_cache_probe = off",
-    "pg_flashcache.admission = all",
-    "pg_flashcache.keep_stats = off",
+    *(pathlib.Path(__file__).parent.parent / "lib" / "cache.conf").read_text().splitlines(),
 )
 
 
 class Torture:
-    """The rounds, and what the sessions see of them (sessions.Context)."""
+    """The rounds, and what the sessions see of them."""
 
     def __init__(self, options: argparse.Namespace, directory: pathlib.Path) -> None:
         self.seed: int = options.seed
@@ -88,19 +103,18 @@ class Torture:
         self.round = 0
         self.passed = 0
         self.failed = 0
-        self.faults = False
+        self.faults = False  # the device may be damaged in this round
         self.index_kinds = sessions.INDEXES
         self.safe_copies = False  # no copies of databases that a standby's second recovery would do wrong
-        self.widen = False
+        self.widen = False  # processes may be held up in this round
         self.calm = False  # leave the settings alone
         self.without_cache: bool = options.without_cache
         self.threads: dict[sessions.Session, threading.Thread] = {}
-        self.pauses: list[tuple[str, str]] = []
-        self.device_faults: list[tuple[str, str]] = []
         self.servers_made = 0
         self.server = self.new_server()
         self.standby: Server | None = None
         self.wal_level = "replica"
+        self.size = "4MB" if options.kills else ""
         self.crashing = False
         self.terminated: set[int] = set()
         self.stops = [threading.Event() for _ in range(3)]  # by Session.ends
@@ -113,6 +127,8 @@ class Torture:
         self.sums: collections.Counter[str] = collections.Counter()
         self.counted: dict[str, int] = {}
         self.deck: list[str] = []
+        self.killed_at: collections.Counter[str] = collections.Counter()
+        self.starts: collections.Counter[str] = collections.Counter()
         self.began = time.monotonic()
 
         logs = directory
@@ -129,15 +145,7 @@ class Torture:
 
     # ---- what sessions see ----
 
-    def connect(self, database: str, name: str) -> pq.Connection:
-        return self.server.connect(database, name)
-
-    def connect_standby(self, database: str, name: str) -> pq.Connection:
-        if self.standby is None:
-            raise pq.Lost("there is no standby")
-        return self.standby.connect(database, name)
-
-    def count(self, session: str, operation: str) -> None:
+    def count(self, operation: str) -> None:
         with self.lock:
             self.operations[operation] += 1
             self.in_round += 1
@@ -192,18 +200,29 @@ class Torture:
         self.server.start()
         with self.server.connect() as conn:
             conn.run("CREATE EXTENSION pg_flashcache")
+            conn.run("CREATE EXTENSION pg_prewarm")
             for space in (*sessions.SPACES, "c", "d"):
                 conn.run(f"CREATE TABLESPACE {space} LOCATION ''")
+            with self.server.connect("template1") as template:
+                template.run("CREATE EXTENSION pg_prewarm")
+                template.run("CREATE EXTENSION pg_flashcache")
             conn.run(f"CREATE DATABASE {sessions.MAIN}")
         with self.server.connect(sessions.MAIN) as conn:
-            for sql in ("CREATE EXTENSION amcheck", "CREATE EXTENSION pg_flashcache", *sessions.SCHEMA.split(";")):
+            for sql in ("CREATE EXTENSION amcheck", *sessions.SCHEMA.split(";")):
                 conn.run(sql)
         self.server.wait_ready()
         with self.server.connect() as conn:
-            self.device_faults = sessions.known_points(conn, list(sessions.DEVICE_FAULTS))
+            sessions.check_points(conn, sessions.DEVICE_FAULTS)
             self.forget_faults(conn)
             # Nothing goes by while the server is quiet, but for the writer; which is held up for a moment at the most.
-            self.pauses = sessions.known_points(conn, [(point, "pause") for point in sessions.PAUSE_POINTS])
+            sessions.check_points(conn, sessions.PAUSES)
+            for wrong in ((sessions.PAUSES[0][0], "no_such_action"), ("no_such_point", "pause")):
+                try:
+                    sessions.check_points(conn, [wrong])
+                except Failure:
+                    self.passed += 1
+                else:
+                    raise Failure(f"{wrong} was taken for a point and what it can be armed with")
         self.faults = True  # just now
         self.read_log(self.server)
         self.faults = False
@@ -213,13 +232,17 @@ class Torture:
 
     def configure(self, rng: random.Random, event: str) -> None:
         """Settings that need a restart, drawn for each; the round's event must be possible with them."""
-        minimal = rng.random() < 0.25 and event not in self.WITH_STANDBY
+        # A crash with it is a cold start.
+        minimal = rng.random() < (0.05 if self.options.kills else 0.25) and event not in self.WITH_STANDBY
         self.wal_level = "minimal" if minimal else "replica"
+        size = rng.choice(("512kB", "4MB", "32MB", "64MB"))
+        if not self.size or rng.random() < 0.2:  # another size is a cold start
+            self.size = size
         conf = {
             # An index that is built pins 32 pages at once (log_newpage_range), as may the end of a transaction with
             # wal_level = minimal: four sessions at that take all the buffers of 1 MB.
             "shared_buffers": rng.choice(("1536kB", "1536kB", "2MB", "4MB")),
-            "pg_flashcache.size": rng.choice(("512kB", "4MB", "32MB", "64MB")),
+            "pg_flashcache.size": self.size,
             "pg_flashcache.admission": rng.choice(("all", "all", "auto", "reuse")),
             "wal_level": self.wal_level,
             "max_wal_senders": "0" if minimal else "5",
@@ -245,12 +268,15 @@ class Torture:
         standby.wait_ready()
         self.standby = standby
         with self.server.connect() as conn:
-            conn.run("ALTER SYSTEM SET synchronous_standby_names = '*'")
-            conn.run("SELECT pg_reload_conf()")
+            self.alter_system(conn, "SET synchronous_standby_names = '*'")
             wait_until(
                 "the standby is synchronous",
                 lambda: bool(conn.run("SELECT FROM pg_stat_replication WHERE sync_state = 'sync' AND state = 'streaming'")),
             )
+
+    def alter_system(self, conn: pq.Connection, change: str) -> None:
+        conn.run(f"ALTER SYSTEM {change}")
+        conn.run("SELECT pg_reload_conf()")
 
     def drop_standby(self) -> None:
         if self.standby is None:
@@ -260,34 +286,32 @@ class Torture:
         self.standby.remove()
         self.standby = None
         with self.server.connect() as conn:
-            conn.run("ALTER SYSTEM RESET synchronous_standby_names")
-            conn.run("SELECT pg_reload_conf()")
+            self.alter_system(conn, "RESET synchronous_standby_names")
 
     # ---- events: what ends a round ----
     # Each leaves the server running, or down for a start with other settings; true if it may have lost memory.
 
-    def kill_child(self, kind: str) -> bool:
-        victims = self.server.find(kind)
+    def kill_first(self, pids: list[int]) -> bool:
+        """Of these processes, the first that is still there."""
         self.crashing = True
-        killed = [pid for pid in victims[:1] if self.server.kill_child(pid)]
-        if not killed:
-            self.say(f"there is no {kind}")
+        if not any(self.server.kill_child(pid) for pid in pids):
+            self.say("there was nobody to kill")
             self.crashing = False
             return False
         self.join()
         return True
+
+    def kill_child(self, kind: str) -> bool:
+        return self.kill_first(self.server.find(kind)[:1])
 
     def kill_backend(self) -> bool:
         mine = [s.conn.pid for s in self.sessions if s.conn is not None]
-        self.crashing = True
-        rng = random.Random(f"{self.seed}/{self.round}/victim")
-        if not any(self.server.kill_child(pid) for pid in rng.sample(mine, len(mine))):
-            self.crashing = False
-            return False
-        self.join()
-        return True
+        return self.kill_first(random.Random(f"{self.seed}/{self.round}/victim").sample(mine, len(mine)))
 
     def kill_server(self) -> bool:
+        if self.options.kills:
+            with contextlib.suppress(pq.Lost, pq.SqlError):  # the sessions are at work, and may have taken all connections
+                self.wait_stamp()
         self.crashing = True
         self.server.kill_all()
         return True
@@ -301,10 +325,120 @@ class Torture:
         self.kill_server()
         for delay_ms in (20, 150):
             rng = random.Random(f"{self.seed}/{self.round}/{delay_ms}")
-            run(["pg_ctl", "--no-wait", "--silent", f"--pgdata={self.server.data}", f"--log={self.server.log}", "start"])
-            wait_until("the postmaster is there", lambda: self.server.postmaster() is not None)
+            self.server.start(wait=False)
             time.sleep(rng.randrange(delay_ms) / 1000)
             self.server.kill_all()
+        return True
+
+    # The log of what is on flash (src/warm.md): the server is killed where it is written, and where it is loaded.
+
+    def stands(self, conn: pq.Connection, point: str, patience_ms: int) -> bool:
+        """Does a process stand there, or come by so soon?"""
+        conn.run(f"SET statement_timeout = {patience_ms}")
+        try:
+            conn.run_prepared("wait", point)
+        except pq.SqlError:
+            return False
+        finally:
+            conn.run("SET statement_timeout = 0")
+        return True
+
+    def prepare_to_arm(self, conn: pq.Connection) -> None:
+        """What is prepared reads no catalog, which might be the first to stand at the point."""
+        conn.run(sessions.FAILPOINT_SQL)
+        conn.run(WAIT_SQL)
+        conn.prepare("arm", "SELECT fc_failpoint($1::text, $2::text)")
+        conn.prepare("wait", "SELECT fc_failpoint_wait($1::text)")
+
+    def wait_stamp(self) -> bool:
+        """Until a crash now would leave a log that is good, if it can be so soon."""
+        with self.server.connect() as conn:
+            sql = (
+                "SELECT coalesce(writing AND stamp_checkpoint = (SELECT checkpoint_lsn FROM pg_control_checkpoint()), false)"
+                " FROM pg_stat_flashcache_persistence"
+            )
+            with contextlib.suppress(Failure):
+                wait_until("the log is complete", lambda: conn.one(sql) == "t", 3.0)
+                return True
+        return False
+
+    def touch(self, rng: random.Random) -> None:
+        """Changes pages, not rows; some are written, some by a checkpoint."""
+        with self.server.connect(sessions.MAIN) as conn:
+            conn.run(f"UPDATE shared SET gen = gen WHERE id % {rng.choice((7, 40, 200))} = {rng.randrange(7)}")
+            if rng.random() < 0.4:
+                conn.run("CHECKPOINT")
+            conn.run("SELECT count(*) FROM filler WHERE id % 3 = 0")
+
+    def kill_in_log(self) -> bool:
+        """Kill -9 of everything while the writer stands in a group or a stamp."""
+        rng = random.Random(f"{self.seed}/{self.round}/log")
+        point = rng.choice(LOG_POINTS)
+        self.join()
+        self.crashing = True
+        stood = False
+        with self.server.connect() as conn:
+            self.prepare_to_arm(conn)
+            self.reset_settings(conn)
+            self.disarm(conn)
+            self.activate(conn)
+            conn.run_prepared("arm", point, "pause")
+            for _ in range(10):
+                self.touch(rng)
+                conn.run("CHECKPOINT")
+                stood = self.stands(conn, point, 300)
+                if stood:
+                    break
+        self.server.kill_all()
+        self.killed_at[point if stood else f"not {point}"] += 1
+        return True
+
+    def kill_in_load(self) -> bool:
+        """Kill -9 of everything, or a clean stop; and kill -9 of everything while the log is being loaded after it."""
+        rng = random.Random(f"{self.seed}/{self.round}/load")
+        point = rng.choice(LOAD_POINTS)
+        clean = rng.random() < 0.5
+        if clean:
+            self.wait_threads(0)  # a fast shutdown waits for who is held up by a pause point
+        self.crashing = True
+        if clean:
+            self.server.stop("fast")
+        else:
+            with contextlib.suppress(pq.Lost, pq.SqlError):  # the sessions are at work
+                self.wait_stamp()
+            self.server.kill_all()
+        self.server.start(arm=f"{point} pause")
+        with self.server.connect() as conn:
+            self.prepare_to_arm(conn)
+            stood = self.stands(conn, point, 3000)
+        # What is changed now, recovery has not touched.
+        if stood and rng.random() < 0.7:
+            self.touch(rng)
+        self.server.kill_all()
+        self.killed_at[point if stood else f"not {point}"] += 1
+        return True
+
+    def kill_often(self) -> bool:
+        """Kill -9 of everything, again and again: at any moment of recovery, of loading, and of work after it."""
+        rng = random.Random(f"{self.seed}/{self.round}/often")
+        self.kill_server()
+        for _ in range(12 if self.options.kills else 6):
+            if rng.random() < 0.4:
+                self.server.start(wait=False)
+                time.sleep(rng.random() * 0.5)
+            else:
+                self.server.start()
+                self.server.wait_ready()
+                self.look_at_restored(self.server)
+                for _ in range(rng.randrange(3)):
+                    self.touch(rng)
+                if rng.random() < 0.7:
+                    self.wait_stamp()
+                    if rng.random() < 0.5:
+                        self.touch(rng)
+                time.sleep(rng.random() * 0.3)
+            self.server.kill_all()
+            self.killed_at["any moment"] += 1
         return True
 
     def immediate(self) -> bool:
@@ -318,6 +452,7 @@ class Torture:
         self.crashing = True
         self.server.stop("fast")
         if "1" in run(["pg_controldata", str(self.server.data)]).split("checksum version:")[1].split("\n")[0]:
+            self.server.remove_unfinished_tablespaces()
             run(["pg_checksums", "--check", f"--pgdata={self.server.data}"])
             self.passed += 1
         return False
@@ -397,6 +532,9 @@ class Torture:
         "kill_autovacuum": lambda self: self.kill_child("autovacuum"),
         "kill_postmaster": kill_postmaster,
         "crash_in_recovery": crash_in_recovery,
+        "kill_in_log": kill_in_log,
+        "kill_in_load": kill_in_load,
+        "kill_often": kill_often,
         "immediate": immediate,
         "restart": restart,
         "quiet": quiet,
@@ -405,6 +543,7 @@ class Torture:
         "kill_standby": kill_standby,
     }
     WITH_STANDBY = ("promote", "kill_standby")
+    NO_KILLS = ("immediate", "restart", "quiet", "end_writer", "kill_autovacuum")
 
     def next_event(self) -> str:
         """From a shuffled deck, so that none is left out for long."""
@@ -520,12 +659,10 @@ class Torture:
         server = self.server
         server.wait_ready()
         with server.connect() as conn:
-            conn.run("ALTER SYSTEM RESET ALL")
-            if self.standby is not None:
-                conn.run("ALTER SYSTEM SET synchronous_standby_names = '*'")
-            conn.run("SELECT pg_reload_conf()")
+            self.reset_settings(conn)
             self.disarm(conn)
             self.activate(conn)
+        self.look_at_restored(server)
         for session in self.sessions:
             session.settle()
         for session in self.sessions:
@@ -548,6 +685,25 @@ class Torture:
                 self.drop_standby()
         self.passed += 2
 
+    def look_at_restored(self, server: Server) -> None:
+        """Was the log loaded?  Then each page that it has restored is read, and compared with the disk (verify)."""
+        with server.connect() as conn:
+            refused, restored, databases = conn.run(
+                "SELECT coalesce(refused, ''), coalesce(restored, 0), (SELECT string_agg(DISTINCT datname, ' ')"
+                " FROM pg_flashcache_pages JOIN pg_database d ON d.oid = reldatabase AND datallowconn)"
+                " FROM pg_stat_flashcache_persistence"
+            )[0]
+        self.starts[f"cold: {GIVEN.sub('N', refused or '')}" if refused else "warm" if restored != "0" else "nothing"] += 1
+        for database in (databases or "").split():
+            with server.connect(database) as conn:
+                conn.run("SET lock_timeout = '50ms'")  # a prepared transaction may have locked the relation, or made it
+                for relation, blocks in conn.run(RESTORED_SQL):
+                    with contextlib.suppress(pq.SqlError):
+                        conn.run(READ_SQL.format(relation, blocks))
+        with server.connect() as conn:
+            self.check_counters(conn)
+        self.passed += 1
+
     def forget_faults(self, conn: pq.Connection) -> None:
         """A page that was spoiled on its way to the device is found when somebody reads it, much later perhaps."""
         if conn.run("SELECT state FROM pg_stat_flashcache")[0][0] in ("off", "paused"):
@@ -555,10 +711,16 @@ class Torture:
         conn.run("SELECT pg_flashcache_scrub(true)")
         conn.run("SELECT pg_flashcache_reset_stats()")
 
+    def reset_settings(self, conn: pq.Connection) -> None:
+        conn.run("ALTER SYSTEM RESET ALL")
+        if self.standby is not None:
+            conn.run("ALTER SYSTEM SET synchronous_standby_names = '*'")
+        conn.run("SELECT pg_reload_conf()")
+
     def disarm(self, conn: pq.Connection) -> None:
         """A session that was cut off may have left a point armed, where the server has lived on."""
         conn.run(sessions.FAILPOINT_SQL)
-        for point in {point for point, _ in (*self.pauses, *self.device_faults)}:
+        for point in {point for point, _ in (*sessions.PAUSES, *sessions.DEVICE_FAULTS)}:
             conn.run(f"SELECT fc_failpoint('{point}', 'off')")
 
     def activate(self, conn: pq.Connection) -> None:
@@ -603,15 +765,21 @@ class Torture:
 
     def rounds(self) -> None:
         deadline = self.began + self.options.minutes * 60
-        while self.round < self.options.rounds if self.options.rounds else time.monotonic() < deadline:
+
+        def more() -> bool:
+            if self.options.kills:
+                return Server.kills < self.options.kills
+            return self.round < self.options.rounds if self.options.rounds else time.monotonic() < deadline
+
+        while more():
             self.play()
         if self.sums["verify_checks"] == 0 or self.sums["inserts"] == 0:
             raise Failure(f"the cache was not used: {dict(self.sums)}")
 
     def summary(self) -> None:
-        print("events: " + ", ".join(f"{n} {e}" for e, n in sorted(self.events.items())))
-        print("operations: " + ", ".join(f"{n} {o}" for o, n in sorted(self.operations.items())))
-        print("cache: " + ", ".join(f"{n} {c}" for c, n in self.sums.items()))
+        counted = {"events": self.events, "operations": self.operations, "killed at": self.killed_at, "starts": self.starts}
+        for what, counts in (counted | {"cache": self.sums}).items():
+            print(f"{what}: " + ", ".join(f"{n} {name}" for name, n in sorted(counts.items())))
         if self.server.in_the_way:
             print("started twice, as these files were in recovery's way: " + ", ".join(self.server.in_the_way))
 
@@ -628,15 +796,18 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=2.0, help="no new round after so many (default 2)")
     parser.add_argument("--rounds", type=int, default=0, help="so many rounds, however long they take")
+    parser.add_argument("--kills", type=int, default=0, help="until so many servers or processes were killed; short rounds, no other events")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1_000_000))
-    parser.add_argument("--operations", type=int, default=1500, help="of all sessions in a round, on the average")
+    parser.add_argument("--operations", type=int, default=0, help="of all sessions in a round, on the average (default 1500; with --kills 300)")
     parser.add_argument("--events", default="", help="only these, separated by commas: " + ", ".join(Torture.EVENTS))
     parser.add_argument("--health", action="store_true", help="no events; memory, descriptors and locks are sampled")
     parser.add_argument("--without-cache", action="store_true", help="with --health: the library is not loaded, to compare")
     parser.add_argument("--every", type=float, default=10.0, help="seconds between samples of --health")
     parser.add_argument("directory", nargs="?", default="")
     options = parser.parse_args(arguments)
-    options.events = [e for e in options.events.split(",") if e] or list(Torture.EVENTS)
+    options.operations = options.operations or (300 if options.kills else 1500)
+    usual = [e for e in Torture.EVENTS if e not in Torture.NO_KILLS] if options.kills else list(Torture.EVENTS)
+    options.events = [e for e in options.events.split(",") if e] or usual
     if options.without_cache and not options.health:
         parser.error("--without-cache goes with --health")
     unknown = set(options.events) - set(Torture.EVENTS)
@@ -666,12 +837,10 @@ def main() -> int:
             torture.rounds()
         torture.passed += 1
         status = 0
-    except (Failure, pq.SqlError, pq.Lost) as failure:
+    except Exception as error:
         torture.failed += 1
-        print(f"not ok: {failure}\nin {torture.command()}\n{kept}", flush=True)
-    except Exception:
-        torture.failed += 1
-        print(f"not ok: {traceback.format_exc()}in {torture.command()}\n{kept}", flush=True)
+        found = error if isinstance(error, (Failure, pq.SqlError, pq.Lost)) else traceback.format_exc()
+        print(f"not ok: {found}\nin {torture.command()}\n{kept}", flush=True)
     finally:
         torture.close()
     torture.summary()

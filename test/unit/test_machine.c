@@ -129,5 +129,7 @@ main(void)
 
 	check(fc_machine_can_map(1 << 20, 0), "a megabyte can be mapped");
 	check(!fc_machine_can_map(SIZE_MAX / 2, 0), "half of all addresses can't");
+	check(fc_machine_can_share(1 << 20, false), "a megabyte of System V's can be had");
+	check(!fc_machine_can_share(SIZE_MAX / 2, false), "half of all addresses can't");
 	return done();
 }

@@ -106,6 +106,20 @@ budget(void)
 	for (n = 0; fc_policy_spend(&b, limit, 3601 * SECOND, 8192); n++)
 		;
 	check(n == 10, "budget: nor is the time before counted twice");
+
+	/* what can wait leaves half of that to others */
+	check(fc_policy_spend_spare(&b, 0, 3601 * SECOND, 8192), "budget: without a limit there is always something to spare");
+	check(!fc_policy_spend_spare(&b, limit, 3601 * SECOND, 8192), "budget: an empty bucket has nothing to spare");
+	for (n = 0; fc_policy_spend_spare(&b, limit, 3603 * SECOND, 8192); n++)
+		;
+	check(n == 5, "budget: half of a full bucket is to spare");
+	for (n = 0; fc_policy_spend(&b, limit, 3603 * SECOND, 8192); n++)
+		;
+	check(n == 5, "budget: the other half is there for others");
+	/* the lowest limit there is: a bucket for one page */
+	memset(&b, 0, sizeof(b));
+	check(fc_policy_spend_spare(&b, 8192, 2 * SECOND, 8192), "budget: a bucket for one page spares it when it is full");
+	check(!fc_policy_spend_spare(&b, 8192, 2 * SECOND + SECOND / 2, 8192), "budget: and not before");
 }
 
 /* Reads n blocks one after the other; returns how many were part of a stream. */
@@ -146,13 +160,13 @@ streams(void)
 	memset(&s, 0, sizeof(s));
 	check(read_blocks(&s, 1, 0, 30, FC_STREAM_GAP + 1) == 22, "stream: every fifth block makes one");
 
-	/* the clock that tells the oldest stream comes round while four are followed, and a fifth begins */
+	/* the clock that tells the oldest stream wraps around while four are followed, and a fifth begins */
 	memset(&s, 0, sizeof(s));
 	s.now = UINT32_MAX - 5;
 	for (int time = 0; time < 2; time++)
 		for (uint64_t rel = 1; rel <= FC_STREAMS; rel++)
 			read_blocks(&s, rel, 0, 1, 1);
-	check(s.now == 2, "stream: the clock has come round");
+	check(s.now == 2, "stream: the clock has wrapped around");
 	read_blocks(&s, FC_STREAMS + 1, 0, 1, 1);
 	for (uint64_t rel = 2; rel <= FC_STREAMS; rel++)
 		check(read_blocks(&s, rel, 1, 8, 1) == 1, "stream: the younger ones go on");
@@ -267,31 +281,27 @@ leaving(void)
 static void
 means_and_probe(void)
 {
-	double		mean = 0;
-	FcTimes		t;
+	FcTimes		t = {.disk_stream = 641, .disk_single = 640, .flash = 100000};
 
-	fc_policy_mean(&mean, 6400);
-	check(mean == 6400, "mean: the first sample is the mean");
-	fc_policy_mean(&mean, 0);
-	check(mean == 6300, "mean: a sample weighs one in 64");
+	check(fc_policy_mean(0, 6400, 1, 64) == 6400, "mean: the first sample is the mean");
+	check(fc_policy_mean(0, 6400, 4, 64) == 1600, "mean: or the first few");
+	check(fc_policy_mean(6400, 0, 1, 64) == 6300, "mean: a sample weighs one in 64");
+	check(fc_policy_mean(6400, 0, 63, 64) == 3200, "mean: many together less than alone");
+	check(fc_policy_mean(6400, 12800, 1, 1024) == 6406, "mean: rounded");
+	check(fc_policy_mean(6400, 0, 1000000, 64) == 1, "mean: 0 is none");
+	check(fc_policy_mean(1, UINT64_MAX, 1, 1) == UINT32_MAX, "mean: never wraps around");
 
-	t = (FcTimes) {0};
-	fc_policy_disk_read(&t, 16000, 16, true);
-	check(t.disk_stream == 1000 && t.disk_single == 0, "disk: pages of a stream say nothing of a page alone that was never read");
-	fc_policy_disk_read(&t, 6400, 16, false);
-	check(t.disk_stream == 1000 && t.disk_single == 6400, "disk: outside a stream it is the request that counts");
-	fc_policy_disk_read(&t, 16000, 16, true);
-	check(t.disk_stream == 1000 && t.disk_single == 6400, "disk: nor while a page alone costs more");
-	t = (FcTimes) {.disk_stream = 640, .disk_single = 640, .flash = 100000};
-	fc_policy_disk_read(&t, 16 * 64 * 640, 16, true);
-	check(t.disk_stream == 640 * 64 / 64 + 640 * 63 / 64. && t.disk_single == t.disk_stream, "disk: but a page alone is never cheaper");
-	check(!fc_policy_worth_filling(&t), "fill: not yet");
-	for (int i = 0; i < 3000; i++)
-		fc_policy_disk_read(&t, 16 * 64 * 640, 16, true);
-	check(fc_policy_worth_filling(&t), "fill: streams alone can show that flash would gain");
-	for (int i = 0; i < 300; i++)
-		fc_policy_disk_read(&t, 640, 1, false);
-	check(!fc_policy_worth_filling(&t), "fill: and pages alone that it would not");
+	check(fc_policy_stream_tells_single(&t), "disk: a page alone is never cheaper than one of a stream");
+	t.disk_stream = 640;
+	check(!fc_policy_stream_tells_single(&t), "disk: nothing is learned while it costs as much");
+	t = (FcTimes) {.disk_stream = 640, .disk_single = 0};
+	check(!fc_policy_stream_tells_single(&t), "disk: nor where none was ever read");
+	t = (FcTimes) {.disk_single = 24999, .flash = 100000};
+	check(!fc_policy_worth_filling(&t), "fill: not where the disk is more than four times as fast");
+	t.disk_single = 25000;
+	check(fc_policy_worth_filling(&t), "fill: else it is");
+	t.disk_single = 0;
+	check(fc_policy_worth_filling(&t), "fill: and where nothing is known of the disk");
 
 	check(fc_policy_probe_interval(1024, 1024) == 1, "probe: always yes: ask always");
 	check(fc_policy_probe_interval(1000, 10) == 1, "probe: one in a hundred is enough");
@@ -348,7 +358,7 @@ warnings(void)
 static void
 test_verdict(void)
 {
-	FcRecent	recent = {.writer = true, .used = 80, .slots = 100, .hits = 50, .misses = 50};
+	FcRecent	recent = {.writer = true, .used = 80, .slots = 100, .hits = 50, .misses = 50, .offered = 100};
 
 #define IS(text) (strcmp(fc_policy_verdict(&recent), text) == 0)
 	check(IS("useful"), "verdict: half of the pages are hits");
@@ -391,6 +401,23 @@ test_verdict(void)
 	recent.hits = 31;
 	recent.misses = 32;
 	check(IS("no reads"), "verdict: too few pages");
+	recent.disk_reads = 63;
+	check(IS("no reads"), "verdict: and too few of any kind");
+	recent.disk_reads = 64;
+	check(IS("nothing to take"), "verdict: what is read from the disk is nothing that flash holds");
+	recent.hits = 50;
+	recent.misses = 50;
+	recent.os_cache_hits = 0;
+	recent.offered = 0;
+	recent.used = 0;
+	check(IS("useful"), "verdict: nothing is offered, and flash has it all");
+	recent.hits = 0;
+	recent.misses = 100;
+	check(IS("nothing to take"), "verdict: no page that was read is offered");
+	recent.offered = 4;
+	check(IS("nothing to take"), "verdict: fewer than one in 20");
+	recent.offered = 5;
+	check(IS("filling"), "verdict: one in 20 is offered");
 	recent.writer = false;
 	check(IS("no writer"), "verdict: no writer");
 #undef IS

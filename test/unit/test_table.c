@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "table.h"
+#include "attach/table.h"
 
 #define N 5
 

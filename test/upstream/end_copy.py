@@ -16,48 +16,23 @@ import re
 import sys
 from pathlib import Path
 
-END_OF_DATA = "\\."
-MOST_LINES_OF_ONE_STATEMENT = 8
+# Such a statement, to the end of its last line. A semicolon after a backslash joins statements into one message.
+COPY = re.compile(
+    r"^(?:[^\n]*\\;\s*)?copy\b(?:[^;]|(?<=\\);)*?\bfrom\s+stdin\b(?:[^;]|(?<=\\);)*;[^\n]*$", re.IGNORECASE | re.MULTILINE
+)
+END_OF_DATA = re.compile(r"^\\\.$", re.MULTILINE)
 
 
-def end_of_copy_statement(lines: list[str], start: int) -> int | None:
-    """The last line of the COPY ... FROM STDIN statement that begins in line start, or None."""
-    if not re.search(r"\bcopy\b", lines[start], re.IGNORECASE):
-        return None
-    statement = ""
-    for i in range(start, min(start + MOST_LINES_OF_ONE_STATEMENT, len(lines))):
-        statement += re.sub(r"--.*", "", lines[i]) + "\n"
-        # A semicolon after a backslash joins statements into one message instead of ending it.
-        if re.search(r"(?<!\\);", statement):
-            is_copy = re.search(r"(^|\\;)\s*copy\b.*\bfrom\s+stdin\b", statement, re.IGNORECASE | re.DOTALL)
-            return i if is_copy else None
-    return None
+def complete(script: str) -> str:
+    """The script with the missing ends."""
 
-
-def complete(lines: list[str]) -> tuple[list[str], int]:
-    """The script with the missing ends, and how many there were."""
-    out: list[str] = []
-    added = 0
-    i = 0
-    while i < len(lines):
-        end = end_of_copy_statement(lines, i)
-        if end is None:
-            out.append(lines[i])
-            i += 1
-            continue
+    def ended(statement: re.Match[str]) -> str:
         # Data runs up to the first end of data, unless another such statement comes before that: then there is none.
-        after = end + 1
-        while after < len(lines) and lines[after] != END_OF_DATA and end_of_copy_statement(lines, after) is None:
-            after += 1
-        out += lines[i : end + 1]
-        if after < len(lines) and lines[after] == END_OF_DATA:
-            out += lines[end + 1 : after + 1]
-            i = after + 1
-        else:
-            out.append(END_OF_DATA)
-            added += 1
-            i = end + 1
-    return out, added
+        after = COPY.search(script, statement.end())
+        has_end = END_OF_DATA.search(script, statement.end(), after.start() if after else len(script))
+        return statement[0] if has_end else statement[0] + "\n\\."
+
+    return COPY.sub(ended, script)
 
 
 def self_test() -> int:
@@ -71,7 +46,7 @@ def self_test() -> int:
     ]
     wrong = 0
     for script, expected in cases:
-        found = "\n".join(complete(script.split("\n"))[0])
+        found = complete(script)
         if found != expected:
             wrong += 1
             print(f"expected {expected!r}, found {found!r}", file=sys.stderr)
@@ -85,10 +60,11 @@ def main(names: list[str]) -> int:
     for name in names:
         path = Path(name)
         # Some scripts hold bytes of other encodings: latin-1 maps every byte to itself.
-        lines, added = complete(path.read_bytes().decode("latin-1").split("\n"))
-        if added:
-            path.write_bytes("\n".join(lines).encode("latin-1"))
-            print(f"{path.name}: ended {added} COPY statements that no data follows")
+        script = path.read_bytes().decode("latin-1")
+        completed = complete(script)
+        if completed != script:
+            path.write_bytes(completed.encode("latin-1"))
+            print(f"{path.name}: ended {completed.count(chr(10)) - script.count(chr(10))} COPY statements that no data follows")
     return 0
 
 

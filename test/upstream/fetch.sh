@@ -10,13 +10,23 @@
 #
 # The tests should be those of the very version that is installed. A fresh security upload may be listed before its
 # tarball can be downloaded; then the newest older version of the same major serves, because behaviour within a major
-# hardly changes and both arms of the comparison run the same tests.
+# hardly changes and both arms of the comparison run the same tests. Where the lists know the fresh one alone, that older
+# version is taken from the archive's pool by its name; its checksum stands here.
 #
 # The major is FC_PG_MAJOR, or 15. Of 16 and 19 no source package is to be had: the suites of the major before serve. They
-# expect other output here and there, in both arms of the comparison. PLACE is where tools/debian.sh has made a folder with that server; without it the
-# server is the machine's own.
+# expect other output here and there, in both arms of the comparison. PLACE is where tools/debian.sh has made a folder with
+# that server; without it the server is the machine's own.
 #
 # CACHE keeps one download for each installed version, so a second run needs no network.
+#
+# Expects tools/debian.sh, but for what is in CACHE.
+
+# The version that the suites have last been run with, and the SHA-256 of its .dsc file, which has those of the other files.
+declare -A fc_upstream_known=(
+  [15]="15.18-0+deb12u1 d940b57dd029ef0712212164410fcb51854c883f3fc0c3a11486acdfd2ca5947"
+  [17]="17.11-0+deb13u1 bf148ae423a982707c3f60672c3a072ef62b701bd9f5df847d9f4b8c9b3e3b18"
+  [18]="18.6-3 a4254c4548ebeea683832de193460ee8a9f1271418e884803b44ded1aead1776"
+)
 
 # The major whose suites are run.
 fc_upstream_major() {
@@ -50,19 +60,30 @@ fc_upstream_sources() {
 
 # Versions to try, best first: the installed one, then older ones from new to old, then newer ones.
 fc_upstream_candidates() {
-  local installed=$1 version
-  local -a older=() newer=()
-  while read -r version; do
-    [ "$version" = "$installed" ] && continue
-    if dpkg --compare-versions "$version" lt "$installed"; then
-      older+=("$version")
-    else
-      newer+=("$version")
-    fi
-  done
-  echo "$installed"
-  { [ ${#older[@]} -eq 0 ] || printf '%s\n' "${older[@]}"; } | sort -V -r
-  { [ ${#newer[@]} -eq 0 ] || printf '%s\n' "${newer[@]}"; } | sort -V
+  { echo "$1" && cat; } | sort -V -r -u | awk -v installed="$1" '
+    $0 == installed { reached = 1 }
+    reached { print; next }
+    { newer = $0 "\n" newer }
+    END { printf "%s", newer }'
+}
+
+# The source package of MAJOR that is known to be good, from the pool of the machine's mirror into the current folder, with
+# the apt configuration CONF.
+fc_upstream_pool() {
+  local major=$1 conf=$2 version sum mirror name pool
+  read -r version sum <<<"${fc_upstream_known[$major]:-}"
+  mirror=$(fc_debian_mirror)
+  [ -n "$version" ] && [ -n "$mirror" ] || return 1
+  pool=${mirror%/}/pool/main/p/postgresql-$major
+  name=postgresql-${major}_$version.dsc
+  fc_upstream_file "$conf" "$pool/${name//+/%2b}" "$name" "$sum" || return 1
+  while read -r sum _ name; do
+    fc_upstream_file "$conf" "$pool/${name//+/%2b}" "$name" "$sum" || return 1
+  done < <(sed -n '/^Checksums-Sha256:/,/^[^ ]*:/{ /^ /p }' "postgresql-${major}_$version.dsc")
+}
+
+fc_upstream_file() {
+  /usr/lib/apt/apt-helper -c "$1" download-file "$2" "$3" "SHA256:$4"
 }
 
 fc_upstream_fetch() {
@@ -98,16 +119,22 @@ END
   local -a candidates
   mapfile -t candidates < <(apt-cache -c "$apt/apt.conf" showsrc --only-source "$package" 2>>"$apt/log" |
     sed -n 's/^Version: //p' | sort -u | fc_upstream_candidates "$installed")
-  for version in "${candidates[@]}"; do
-    if (cd "$apt/download" && apt-get -c "$apt/apt.conf" -qq source --download-only \
-      "$package=$version") >>"$apt/log" 2>&1; then
+  for version in "${candidates[@]}" pool; do
+    if (
+      cd "$apt/download"
+      if [ "$version" = pool ]; then
+        fc_upstream_pool "$(fc_upstream_major)" "$apt/apt.conf"
+      else
+        apt-get -c "$apt/apt.conf" -qq source --download-only "$package=$version"
+      fi
+    ) >>"$apt/log" 2>&1; then
       # Moved in one step: a download that is cut short leaves nothing that looks complete.
       mkdir -p "$cache"
       rm -rf "$place"
       mv "$apt/download" "$place"
       rm -rf "$apt"
       found=("$place"/*.dsc)
-      [ "$version" = "$installed" ] || echo "source package $installed is not to be had; using $version" >&2
+      [ "$version" = "$installed" ] || echo "source package $installed is not to be had; using $(basename "${found[0]}")" >&2
       echo "${found[0]}"
       return 0
     fi
@@ -116,7 +143,7 @@ END
   done
   cat "$apt/log" >&2
   rm -rf "$apt"
-  echo "the source package of $package could not be downloaded (tried: ${candidates[*]})" >&2
+  echo "the source package of $package could not be downloaded (tried: ${candidates[*]}, and ${fc_upstream_known[$(fc_upstream_major)]%% *} in the pool)" >&2
   return 1
 }
 

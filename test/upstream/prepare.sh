@@ -9,7 +9,6 @@
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-# shellcheck source=test/upstream/fetch.sh
 . "$here/fetch.sh"
 
 tests=$1

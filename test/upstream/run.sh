@@ -24,9 +24,7 @@
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-# shellcheck source=test/lib/cluster.sh
 . "$here/../lib/cluster.sh"
-# shellcheck source=test/lib/check.sh
 . "$here/../lib/check.sh"
 
 suite=$1

@@ -21,7 +21,7 @@
 
 #include "fmgr.h"
 #include "miscadmin.h"
-#include "stats.h"
+#include "stats/stats.h"
 #include "storage/ipc.h"
 #include "storage/shmem.h"
 

@@ -7,7 +7,7 @@
 # Fails without: the 1 in place of 0 in count_opening (store.c: "opened N times"), the count of rounds in fc_bufscan_hand
 # (the writer looks at no frame any more: nothing comes into flash), the comparison of turns by their difference in
 # fc_handoff_push ("dirty pages"), the mask of the version when it is compared as 32 bits ("slots reused"), the base that
-# counters begin with (stats.c: "counters"), the limit of epochs in cache.c ("without a sweep").
+# counters begin with (stats.c: "counters"), the limit of epochs in cache_change.c ("without a sweep").
 
 use strict;
 use warnings;
@@ -164,12 +164,13 @@ is($node->safe_psql('postgres', 'SELECT pg_flashcache_enable()'), 't', "asked $_
 	is($control->query_safe('SELECT state FROM pg_stat_flashcache'), 'active', 'without a sweep: 1,600 epochs are not too many');
 	$reader->query_safe('DO $$ BEGIN FOR i IN 1..200 LOOP CREATE TABLE x (); DROP TABLE x; END LOOP; END $$');
 	is($control->query_safe('SELECT state, reason FROM pg_stat_flashcache'), 'off|the writer has not come by for too long',
-		'without a sweep: the cache goes off before epochs come round');
+		'without a sweep: the cache goes off before epochs wrap around');
 	fc_failpoint($control, 'fill_written', 'off');
 	$reader->quit;
 	$control->quit;
 	$node->wait_for_log(qr/WARNING: .*pg_flashcache is off: the writer has not come by for too long/, $offset);
 	is($node->safe_psql('postgres', 'SELECT pg_flashcache_enable()'), 't', 'without a sweep: it can be enabled');
+	unlike(slurp_file($node->logfile, $offset), qr/It has kept/, 'without a sweep: what it had is forgotten');
 	$node->safe_psql('postgres', 'VACUUM FULL t');
 	is_served($old, 'after that');
 }

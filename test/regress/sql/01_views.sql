@@ -3,8 +3,10 @@ CREATE EXTENSION pg_flashcache;
 \d pg_stat_flashcache
 \d pg_stat_flashcache_session
 \d pg_flashcache_pages
+\d pg_stat_flashcache_persistence
 SELECT count(*) FROM pg_stat_flashcache;
 SELECT count(*) FROM pg_stat_flashcache_session;
+SELECT count(*), count(writing) FROM pg_stat_flashcache_persistence;
 SELECT state, reason, attached_by, slots, used BETWEEN 0 AND slots AS used,
   memory_per_slot = memory_bytes / slots::float8 AS per_slot, stats_reset <= now() AS reset,
   writer_pid > 0 AS writer
@@ -39,3 +41,13 @@ SELECT state FROM elsewhere.pg_stat_flashcache;
 DROP EXTENSION pg_flashcache;
 DROP SCHEMA elsewhere;
 CREATE EXTENSION pg_flashcache;
+-- \d+ explains each column, and \df+ each function
+SELECT attrelid::regclass AS view, count(*) AS columns, count(col_description(attrelid, attnum)) AS explained
+FROM pg_attribute
+WHERE attrelid IN ('pg_stat_flashcache'::regclass, 'pg_stat_flashcache_session'::regclass, 'pg_flashcache_pages'::regclass,
+  'pg_stat_flashcache_persistence'::regclass)
+  AND attnum > 0
+GROUP BY 1 ORDER BY 1;
+SELECT p.oid::regprocedure AS unexplained FROM pg_depend d JOIN pg_proc p ON d.classid = 'pg_proc'::regclass AND p.oid = d.objid
+WHERE d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'pg_flashcache') AND d.deptype = 'e'
+  AND obj_description(p.oid, 'pg_proc') IS NULL;

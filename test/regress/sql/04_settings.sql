@@ -5,11 +5,10 @@ WHERE name LIKE 'pg\_flashcache.%' ORDER BY name COLLATE "C";
 ALTER SYSTEM SET pg_flashcache.file = 'relative/path';
 ALTER SYSTEM SET pg_flashcache.size = '504kB';
 ALTER SYSTEM SET pg_flashcache.size = '100kB';
--- less than a page is not 0
-ALTER SYSTEM SET pg_flashcache.size = '1kB';
+ALTER SYSTEM SET pg_flashcache.size = '12kB';
 ALTER SYSTEM SET pg_flashcache.write_limit = '4kB';
 ALTER SYSTEM SET pg_flashcache.io_timeout = '100us';
--- the server's own message would give it in pages, with six digits
+ALTER SYSTEM SET pg_flashcache.max_shutdown_delay = '100us';
 ALTER SYSTEM SET pg_flashcache.size = '16TB';
 ALTER SYSTEM SET pg_flashcache.write_limit = '1025GB';
 -- the message has units from 16 on
@@ -50,6 +49,24 @@ ALTER SYSTEM SET pg_flashcache.write_limit = '20MB/s';
 ALTER SYSTEM RESET pg_flashcache.write_limit;
 ALTER SYSTEM SET pg_flashcache.io_timeout = '2s';
 ALTER SYSTEM RESET pg_flashcache.io_timeout;
+-- what is shown is what is in use, to the last digit
+ALTER SYSTEM SET pg_flashcache.write_limit = '1234567kB';
+ALTER SYSTEM SET pg_flashcache.io_timeout = '12345.6ms';
+SELECT pg_reload_conf() \g /dev/null
+SELECT pg_flashcache_enable() \g /dev/null
+\c
+SHOW pg_flashcache.write_limit;
+SHOW pg_flashcache.io_timeout;
+ALTER SYSTEM SET pg_flashcache.write_limit = '1001.5kB';
+SELECT pg_reload_conf() \g /dev/null
+SELECT pg_flashcache_enable() \g /dev/null
+\c
+SHOW pg_flashcache.write_limit;
+SELECT pg_size_bytes(current_setting('pg_flashcache.write_limit')) AS a_second,
+  pg_size_bytes(current_setting('pg_flashcache.size')) = slots * 8192 AS size FROM pg_stat_flashcache;
+ALTER SYSTEM RESET pg_flashcache.write_limit;
+ALTER SYSTEM RESET pg_flashcache.io_timeout;
+SELECT pg_reload_conf() \g /dev/null
 -- already active
 SELECT pg_flashcache_enable();
 SELECT state, reason FROM pg_stat_flashcache;

@@ -1,0 +1,32 @@
+"""What is asked of the operating system."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from pgflash.pilot.sampler import cpu_seconds
+from pgflash.system import describe_machine, file_system, in_memory, mount_options
+
+
+def test_the_file_system_of_a_path(tmp_path: Path) -> None:
+    assert file_system(Path("/proc/self/status")) == "proc"
+    assert "," in mount_options(Path("/proc"))
+    assert in_memory(Path("/dev/shm")) and not in_memory(Path("/proc"))
+    assert (file_system(tmp_path / "nonesuch"), mount_options(tmp_path / "nonesuch")) == ("unknown", "")
+
+
+def test_this_machine() -> None:
+    machine = describe_machine()
+    assert int(machine["cpus"]) >= 1 and int(machine["memory_mb"]) > 100
+    assert float(machine["load"]) >= 0
+
+
+def test_processor_time() -> None:
+    """Busy and idle together are the time that passed, of all processors."""
+    before, began = cpu_seconds(), time.monotonic()
+    while time.monotonic() - began < 0.5:
+        pass
+    after = cpu_seconds()
+    busy, idle = after[0] - before[0], after[1] - before[1]
+    assert busy > 0 and idle >= 0
