@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -17,11 +13,23 @@ from rich.console import Console
 from rich.table import Table
 
 from pgflash import __version__
-from pgflash.errors import EXIT_BROKE_OFF, EXIT_SLOWER, Interrupted, MachineError, PgflashError, ScenarioError, StudyError
+from pgflash.errors import (
+    EXIT_BROKE_OFF,
+    EXIT_INTERRUPTED,
+    EXIT_OK,
+    EXIT_SLOWER,
+    ArgumentError,
+    Interrupted,
+    MachineError,
+    PgflashError,
+    ScenarioError,
+    StudyError,
+)
+from pgflash.lab.work import default_base
 from pgflash.pilot import scenario as scenarios
 from pgflash.pilot.progress import JsonReporter, Reporter, TerminalReporter
 from pgflash.pilot.store import RUNS, Study, Writer, open_study
-from pgflash.system import in_memory
+from pgflash.system import raise_on_signals
 from pgflash.units import ENDURANCE_FORMS, Endurance, parse_endurance
 
 app = typer.Typer(
@@ -32,6 +40,9 @@ app.add_typer(pilot, name="pilot")
 
 STUDIES = Path("pgflash-studies")
 errors = Console(stderr=True, highlight=False)
+
+# What typer raises for wrong arguments: it has the class under another name in each of its versions.
+UsageError: Any = typer.BadParameter.__base__
 
 EnduranceOption = Annotated[
     str | None,
@@ -77,7 +88,7 @@ def run_command(
     if report:
         _load_writer()
     folder = study or STUDIES / "+".join(Path(name).stem for name in scenario)
-    base = (dir or _place()).resolve()
+    base = (dir or default_base()).resolve()
     reporter: Reporter = JsonReporter() if json_ else TerminalReporter(quiet)
     runner = Runner(chosen, folder, base, reporter, keep)
     if check:
@@ -87,7 +98,10 @@ def run_command(
     try:
         outcome = runner.run()
     except KeyboardInterrupt as error:
-        raise Interrupted("interrupted", "what was measured is kept; the same command goes on from there") from error
+        hint = "what was measured is kept; the same command goes on from there"
+        if _measured(folder):
+            hint += f", and pgflash pilot report {folder} makes a report of what is there"
+        raise Interrupted("interrupted", hint) from error
     written = _write_report([folder], folder, drive) if report and open_study(folder).runs else {}
     _out(
         json_,
@@ -175,7 +189,7 @@ def restore_command(
 def _load_writer() -> Callable[[list[Study], Path, Endurance | None], dict[str, Path]]:
     """Before a study begins: what is missing for its report must not turn up after hours."""
     try:
-        from pgflash.pilot.report import write
+        from pgflash.pilot.report.write import write
     except ImportError as error:
         raise MachineError(
             f"the report cannot be written: {error}",
@@ -191,6 +205,13 @@ def _endurance(text: str | None) -> Endurance | None:
     if found is None:
         raise typer.BadParameter(f"{text!r} will not do; allowed: {ENDURANCE_FORMS}", param_hint="--endurance")
     return found
+
+
+def _measured(folder: Path) -> bool:
+    try:
+        return bool(open_study(folder).runs)
+    except StudyError:
+        return False
 
 
 def _write_report(folders: list[Path], out: Path, drive: Endurance | None) -> dict[str, str]:
@@ -251,15 +272,6 @@ def load_all(names: list[str], repetitions: int | None = None, warm_up_s: int | 
     return loaded
 
 
-def _place() -> Path:
-    place = Path(os.environ.get("TMPDIR") or tempfile.gettempdir())
-    if not place.is_dir() or in_memory(place):
-        place = Path("/var/tmp")
-    if not place.is_dir():
-        raise MachineError("there is neither TMPDIR nor /var/tmp", "name a folder with --dir")
-    return place
-
-
 def _out(as_json: bool, values: dict[str, Any], text: str) -> None:
     if as_json:
         print(json.dumps(values, ensure_ascii=False))
@@ -267,22 +279,33 @@ def _out(as_json: bool, values: dict[str, Any], text: str) -> None:
         print(text)
 
 
-def _interrupt(_sign: int, _frame: FrameType | None) -> NoReturn:
-    raise KeyboardInterrupt
-
-
 def main() -> NoReturn:
     """Runs the command; errors of ours become a message and their exit status."""
-    for sign in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(sign, _interrupt)
+    raise_on_signals()
     as_json = "--json" in sys.argv[1:]
     try:
-        app(prog_name="pgflash", standalone_mode=True)
-        status = 0
+        status = _run(as_json)
     except PgflashError as error:
         _tell(error, as_json)
         status = error.exit_code
     sys.exit(status)
+
+
+def _run(as_json: bool) -> int:
+    """The exit status. What is wrong with the arguments typer tells a person by itself; for a program it is an error as any other."""
+    if not as_json:
+        app(prog_name="pgflash", standalone_mode=True)
+        return EXIT_OK
+    try:
+        status = app(prog_name="pgflash", standalone_mode=False) or EXIT_OK
+    except typer.Abort as error:
+        raise Interrupted("interrupted") from error
+    except UsageError as error:
+        at = error.ctx.command_path if error.ctx else "pgflash"
+        raise ArgumentError(error.format_message(), f"{at} --help has the arguments") from error
+    if status == EXIT_INTERRUPTED:  # typer's way to say so, depending on its version
+        raise Interrupted("interrupted")
+    return int(status)
 
 
 def _tell(error: PgflashError, as_json: bool) -> None:

@@ -36,6 +36,13 @@ class ScenarioError(PgflashError):
         super().__init__("\n".join(f"{where}: {fault}" for fault in faults))
 
 
+class ArgumentError(PgflashError):
+    """An option or argument that the command does not have, or a value that it does not take."""
+
+    exit_code = EXIT_WRONG
+    kind = "argument"
+
+
 class MachineError(PgflashError):
     """This machine cannot do what the scenario asks for: no root, no driver, no such server, too little space."""
 

@@ -1,4 +1,4 @@
-"""What the operating system tells and does: commands, devices, processor time, the page cache. Linux."""
+"""What the operating system tells and does: commands, signals, devices, the page cache. Linux, by Python's own library."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import os
 import platform
 import shutil
 import signal
-import socket
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import IO
 
 from pgflash.errors import BrokeOff, DiskFull, MachineError
@@ -107,6 +107,33 @@ def end_group(process: subprocess.Popen[str]) -> None:
             return
 
 
+@contextlib.contextmanager
+def undisturbed() -> Iterator[None]:
+    """A Ctrl-C must not leave a mount or a server behind: one that comes meanwhile counts when this is done.
+
+    By handlers, which commands that are started meanwhile do not inherit.
+    """
+    came: list[int] = []
+    before = {sign: signal.signal(sign, lambda number, _: came.append(number)) for sign in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for sign, handler in before.items():
+            signal.signal(sign, handler)
+    if came:
+        raise KeyboardInterrupt
+
+
+def raise_on_signals() -> None:
+    """What ends a command from outside is a KeyboardInterrupt, so that it leaves nothing behind."""
+
+    def interrupt(_sign: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    for sign in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(sign, interrupt)
+
+
 def failure(what: str, status: int, text: str, error: type[BrokeOff] | type[MachineError] = BrokeOff) -> BrokeOff | MachineError:
     """The error for a command that failed, with the beginning and the end of what it said."""
     lines = text.strip().splitlines()
@@ -120,36 +147,23 @@ def disk_full(error: OSError) -> bool:
     return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 # --- files and devices ------------------------------------------------------------------------------------
 
 
 def file_system(path: Path) -> str:
     """Type of the file system that a path is on."""
-    found, kind = "", "unknown"
-    real = str(path.resolve())
-    for line in Path("/proc/self/mounts").read_text("utf-8", "replace").splitlines():
-        _, at, this, *_ = line.split()
-        at = at.replace("\\040", " ")
-        if (real == at or real.startswith(at.rstrip("/") + "/")) and len(at) >= len(found):
-            found, kind = at, this
-    return kind
+    return _mount(path)[0]
 
 
 def mount_options(path: Path) -> str:
-    found, options = "", ""
-    real = str(path.resolve())
-    for line in Path("/proc/self/mounts").read_text("utf-8", "replace").splitlines():
-        _, at, _, these, *_ = line.split()
-        at = at.replace("\\040", " ")
-        if (real == at or real.startswith(at.rstrip("/") + "/")) and len(at) >= len(found):
-            found, options = at, these
-    return options
+    return _mount(path)[1]
+
+
+def _mount(path: Path) -> tuple[str, str]:
+    """Type and options of the one that a path is on; of several at one place the last."""
+    command = [find_program("findmnt", "/usr/bin"), "--noheadings", "--output", "FSTYPE,OPTIONS", "--target", str(path.resolve())]
+    words = run(command, what="findmnt", check=False).stdout.split()
+    return (words[-2], words[-1]) if len(words) > 1 else ("unknown", "")
 
 
 def free_bytes(path: Path) -> int:
@@ -244,28 +258,19 @@ def _files(folder: Path) -> Iterator[str]:
 # --- the machine ------------------------------------------------------------------------------------------
 
 
-def cpu_seconds() -> tuple[float, float]:
-    """Seconds all processors were busy, and idle (waiting for I/O is idle)."""
-    fields = [int(field) for field in Path("/proc/stat").read_text().splitlines()[0].split()[1:]]
-    tick = os.sysconf("SC_CLK_TCK")
-    idle = fields[3] + fields[4]
-    return (sum(fields[:8]) - idle) / tick, idle / tick
-
-
 def describe_machine() -> dict[str, str | int]:
     model = ""
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):
             model = line.split(":", 1)[1].strip()
             break
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
         "cpu": model or platform.machine(),
         "cpus": len(os.sched_getaffinity(0)),
-        "memory_mb": memory // (1024 * 1024),
+        "memory_mb": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // (1024 * 1024),
         "kernel": platform.release(),
         "system": _os_name(),
-        "load": Path("/proc/loadavg").read_text().split()[0],
+        "load": f"{os.getloadavg()[0]:.2f}",
     }
 
 

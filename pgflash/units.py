@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 MB = 1024 * 1024
+SMALLEST_CACHE = MB  # the extension takes 512 kB; a study sets whole megabytes
 _UNITS = {"kB": 1024, "MB": MB, "GB": 1024 * MB, "TB": 1024 * 1024 * MB}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(kB|MB|GB|TB|%)")
 

@@ -72,8 +72,8 @@ def check_switch(connection: db.Connection) -> None:
     )
     if not allowed:
         raise MachineError(
-            f"{connection.info.user} may not switch the cache of this server: that takes ALTER SYSTEM SET {SWITCH}, pg_reload_conf() and"
-            " pg_file_settings",
+            f"{connection.info.user} may not switch the cache of this server: that takes ALTER SYSTEM SET {SWITCH}, pg_reload_conf(),"
+            " pg_show_all_file_settings() and pg_file_settings",
             "connect as a superuser",
         )
     if db.value(connection, "SELECT setting FROM pg_settings WHERE name = 'pg_flashcache.size'") == "0":
@@ -164,7 +164,7 @@ class ExistingTarget:
         """What the variant needs set; nothing where it takes the server as it is."""
         wanted = dict(variant.arm.settings)
         if any(other.cache for other in self.scenario.variants):
-            size = max(1, variant.cache.of(self.database_bytes) // MB) if variant.cache is not None else 0
+            size = variant.cache.of(self.database_bytes) // MB if variant.cache is not None else 0
             wanted["pg_flashcache.size"] = f"{size}MB"
         if variant.arm.enabled:
             wanted[SWITCH] = variant.arm.enabled
@@ -334,7 +334,7 @@ class ExistingTarget:
                 self.moved_back.pop()
 
     def close(self) -> None:
-        """Everything as it was found. A step that fails is told, and does not keep the others from being done."""
+        """Everything as it was found. A step that fails is reported, and does not keep the others from being done."""
         faults = []
         for step in (self.stop, self._put_settings_back, self._drop_database):
             try:

@@ -10,46 +10,31 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import signal
-import subprocess
-import tempfile
-import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import psycopg
 from psycopg import sql
 
-from pgflash.errors import BrokeOff, DiskFull, MachineError, PgflashError
-from pgflash.pilot import db, extension, lab
+from pgflash.errors import DiskFull, PgflashError
+from pgflash.lab import extension
+from pgflash.lab.cluster import LOADING, REPEATABLE, Cluster, programs, server_version
+from pgflash.lab.storage import SPINS_FROM_US, LabDisk, Model
+from pgflash.lab.work import RANDOM, Work
+from pgflash.pilot import db
 from pgflash.pilot.loads import Driver
-from pgflash.pilot.scenario import Arm, Scenario, Variant
+from pgflash.pilot.scenario import Arm, Scenario, Storage, Variant
 from pgflash.pilot.target import Place, Started
-from pgflash.system import (
-    Device,
-    as_server_user,
-    device_of,
-    disk_full,
-    environment,
-    file_system,
-    forget_files,
-    give_to_server_user,
-    in_memory,
-    io_uring_allowed,
-    is_root,
-    mount_options,
-    run,
-)
+from pgflash.system import Device, device_of, disk_full, file_system, forget_files, give_to_server_user, is_root, mount_options, run
 from pgflash.units import MB
 
 DATABASE = "pilot"
-PORT = 5432  # the name of the socket; there is no TCP
 TABLESPACE = "pilot_flash"
 MISALIGNED = 63 * 512  # where the first partition of an old partition table begins
 RANKING_S = 20
-LONGEST_SOCKET_FOLDER = 80
+WORK_PREFIX = "pgflash."
+WORK_LENGTH = len(WORK_PREFIX) + RANDOM
 FAIR = ("bfq", "cfq")  # schedulers that share a disk fairly between processes
-SPINS_FROM_US = 1000  # a disk whose reads take this long seeks; SSDs are at a tenth of it
 
 
 def schedulers(tuning: str, read_us: int) -> tuple[str, ...]:
@@ -60,9 +45,11 @@ def schedulers(tuning: str, read_us: int) -> tuple[str, ...]:
 
 
 def bin_folder(scenario: Scenario, major: int) -> str:
-    if scenario.server.bin and major == scenario.server.major:
-        return scenario.server.bin
-    return f"/usr/lib/postgresql/{major}/bin"
+    return scenario.server.bin if scenario.server.bin and major == scenario.server.major else programs(major)
+
+
+def model_of(storage: Storage) -> Model:
+    return Model(storage.spindles, storage.read_us, storage.write_us, storage.mb_per_s)
 
 
 class OwnTarget:
@@ -71,54 +58,39 @@ class OwnTarget:
         self.driver = driver
         self.keep = keep
         self.database_bytes = 0
-        self._connection_lost = ""
-        self.work = Path(tempfile.mkdtemp(prefix="pgflash.", dir=base.resolve()))
-        self.work.chmod(0o755)
-        if len(str(self.work)) > LONGEST_SOCKET_FOLDER:
-            self.work.rmdir()
-            raise MachineError(f"{self.work} is too long for the name of a socket", "choose a shorter folder with --dir")
-        self.log_folder = self._folder("log")
-        self.socket = self._folder("socket")
-        self.scratch = self._folder("scratch")
-        self.socket.chmod(0o700)
-        give_to_server_user(self.socket)
-        self.lab_disk: lab.LabDisk | None = None
-        self.lab_flash: lab.LabDisk | None = None
+        self.work = Work(base, WORK_PREFIX)
+        self.log_folder, self.scratch = self.work.log, self.work.scratch
+        self.lab_disk: LabDisk | None = None
+        self.lab_flash: LabDisk | None = None
         self.offset = 0
-        self.files = self.work  # where clusters on the disk are
-        self.flash = self.work
-        self.made: list[Path] = []  # below folders of the user's
-        self.limit = lab.MemoryLimit(self.work / "cgroup")
-        self.server: subprocess.Popen[bytes] | None = None
-        self.data: Path | None = None
+        self.files = self.work.path  # where clusters on the disk are
+        self.flash = self.work.path
+        self.cluster: Cluster | None = None  # the running one
+        self.cached = False  # it has a cache
         self.extensions: dict[int, extension.Extension] = {}
         self.clean: set[Path] = set()  # clusters that are as loaded
-        self.moved: dict[str, list[dict[str, Any]]] = {}
-        self.cached: Place | None = None  # the running server, if it has a cache
-
-    def _folder(self, name: str) -> Path:
-        path = self.work / name
-        path.mkdir()
-        return path
 
     # --- storage ---
 
-    def prepare(self) -> None:
+    @contextlib.contextmanager
+    def _room(self) -> Iterator[None]:
+        """A disk that is full has a message of its own."""
         try:
-            self._prepare()
+            yield
         except OSError as error:
             if disk_full(error):
-                raise DiskFull(f"{self.work}: the disk is full: {error}", "choose another folder with --dir") from error
+                raise DiskFull(f"{self.work.path}: the disk is full: {error}", "choose another folder with --dir") from error
             raise
 
-    def _prepare(self) -> None:
-        self._open_flash()
-        self._open_disk(0)
-        for major in sorted({variant.arm.major for variant in self.scenario.variants}):
-            folder = bin_folder(self.scenario, major)
-            if any(variant.cache for variant in self.scenario.variants if variant.arm.major == major):
-                self.extensions[major] = extension.provide(folder, self.scenario.server.extension, self.work / f"extension-{major}")
-            self._load(major)
+    def prepare(self) -> None:
+        with self._room():
+            self._open_flash()
+            self._open_disk(0)
+            for major in sorted({variant.arm.major for variant in self.scenario.variants}):
+                if any(variant.cache for variant in self.scenario.variants if variant.arm.major == major):
+                    folder = bin_folder(self.scenario, major)
+                    self.extensions[major] = extension.provide(folder, major, self.scenario.server.extension, self.work.path)
+                self._load(major)
 
     def _space_mb(self) -> int:
         """Of the lab's disk: the cluster, what the load adds, sorting, WAL."""
@@ -127,13 +99,13 @@ class OwnTarget:
     def _open_disk(self, offset: int) -> None:
         disk = self.scenario.disk
         if disk.kind == "path":
-            self.files = self._below(Path(disk.path))
+            self.files = self.work.below(Path(disk.path), WORK_PREFIX)
             return
         if self.lab_disk is not None:
-            self.lab_disk.down()
+            self.lab_disk.remove()
             self.clean = {path for path in self.clean if not path.is_relative_to(self.files)}
-        self.lab_disk = lab.LabDisk(self.work / "disk")
-        self.lab_disk.up(self._space_mb(), disk.spindles, disk.read_us, disk.write_us, disk.mb_per_s, offset)
+        self.lab_disk = LabDisk(self.work.path / "disk", model_of(disk))
+        self.lab_disk.up(self._space_mb(), offset)
         self.offset = offset
         self.files = self.lab_disk.files
         give_to_server_user(self.files)
@@ -141,21 +113,19 @@ class OwnTarget:
     def _open_flash(self) -> None:
         flash = self.scenario.flash
         if flash.kind == "path":
-            self.flash = self._below(Path(flash.path))
+            self.flash = self.work.below(Path(flash.path), WORK_PREFIX)
         elif flash.kind == "file":
-            self.flash = self._folder("flash")
+            self.flash = self.work.folder("flash")
         else:
-            self.lab_flash = lab.LabDisk(self.work / "flashdisk")
-            self.lab_flash.up(self._space_mb() * 2, flash.spindles, flash.read_us, flash.write_us, flash.mb_per_s)
+            self.lab_flash = LabDisk(self.work.path / "flashdisk", model_of(flash))
+            self.lab_flash.up(self._space_mb() * 2)
             self.flash = self.lab_flash.files
         self.flash.chmod(0o700)
         give_to_server_user(self.flash)
 
-    def _below(self, folder: Path) -> Path:
-        path = Path(tempfile.mkdtemp(prefix="pgflash.", dir=folder))
-        give_to_server_user(path)
-        self.made.append(path)
-        return path
+    @property
+    def _lab_disks(self) -> list[LabDisk]:
+        return [disk for disk in (self.lab_disk, self.lab_flash) if disk is not None]
 
     def devices(self) -> dict[str, Device]:
         """Those whose requests are the study's alone: the machine's own disk, with everything else on it, is not."""
@@ -166,14 +136,12 @@ class OwnTarget:
 
     def slow(self) -> None:
         self._let_pause(True)
-        for disk in (self.lab_disk, self.lab_flash):
-            if disk is not None:
-                disk.slow()
+        for disk in self._lab_disks:
+            disk.slow()
 
     def fast(self) -> None:
-        for disk in (self.lab_disk, self.lab_flash):
-            if disk is not None:
-                disk.fast()
+        for disk in self._lab_disks:
+            disk.fast()
 
     def warm_speed(self) -> None:
         """The disk as the scenario wants it for warming up; flash as it is: the cache measures it."""
@@ -185,49 +153,33 @@ class OwnTarget:
         self._let_pause(False)
 
     def _let_pause(self, yes: bool) -> None:
-        """With its delays suspended the disk may be as fast as flash, and a cache that pauses for that does not get warm."""
-        if self.cached is None or self.lab_disk is None or self.scenario.warmup.disk == "slow":
-            return
-        name = "pg_flashcache.pause_when_slow"
-        with db.connect(self.cached.conninfo()) as connection:
-            if db.rows(connection, f"SELECT FROM pg_settings WHERE name = '{name}'"):
-                db.rows(connection, f"ALTER SYSTEM RESET {name}" if yes else f"ALTER SYSTEM SET {name} = off")
-                db.rows(connection, "SELECT pg_reload_conf()")
+        if self.cluster is not None and self.cached and self.lab_disk is not None and self.scenario.warmup.disk == "fast":
+            self.cluster.let_pause(DATABASE, yes)
 
     # --- the loaded cluster ---
 
-    def _pristine(self, major: int) -> Path:
-        return self.work / "pristine" / str(major)
+    def _cluster(self, data: Path, major: int, name: str) -> Cluster:
+        return Cluster(self.work, name, data, bin_folder(self.scenario, major))
+
+    def _pristine(self, major: int) -> Cluster:
+        return self._cluster(self.work.path / "pristine" / str(major), major, "load")
 
     def _load(self, major: int) -> None:
         """Made on the machine's own disk at full speed, and kept."""
-        data = self._pristine(major)
-        data.parent.mkdir(exist_ok=True)
-        give_to_server_user(data.parent)
-        folder = bin_folder(self.scenario, major)
-        run(
-            as_server_user(
-                [f"{folder}/initdb", "-D", str(data), "-U", "postgres", "--auth=trust", "--locale=C.UTF-8", "--encoding=UTF8", "--no-sync"]
-            ),
-            what="initdb",
-            error=MachineError,
-        )
-        conf = data / "postgresql.conf"
-        conf.write_text(conf.read_text("utf-8") + "\ninclude 'pilot.conf'\n", "utf-8")
-        self._write_conf(data, {"shared_buffers": "256MB", "fsync": "off", "full_page_writes": "off", "autovacuum": "off"})
-        self._start_server(data, major, "load")
-        place = self._place(major)
-        with db.connect(place.conninfo(), dbname="postgres") as connection:
-            db.execute(connection, sql.SQL("CREATE DATABASE {}").format(sql.Identifier(DATABASE)))
-        self.driver.prepare(place, self.scratch)
-        with db.connect(place.conninfo()) as connection:
-            db.rows(connection, "VACUUM ANALYZE")
-            db.rows(connection, "CHECKPOINT")
-            self.database_bytes = int(db.value(connection, "SELECT pg_database_size(current_database())"))
+        cluster = self.cluster = self._pristine(major)
+        cluster.data.parent.mkdir(exist_ok=True)
+        give_to_server_user(cluster.data.parent)
+        cluster.make()
+        cluster.start(LOADING)
+        cluster.sql("postgres", f"CREATE DATABASE {DATABASE}")
+        self.driver.prepare(self._place(cluster), self.scratch)
+        cluster.sql(DATABASE, "VACUUM ANALYZE", "CHECKPOINT")
+        self.database_bytes = cluster.number(DATABASE, "SELECT pg_database_size(current_database())")
         self._stop_server()
 
-    def _place(self, major: int) -> Place:
-        return Place(str(self.socket), PORT, "postgres", DATABASE, bin=bin_folder(self.scenario, major))
+    @staticmethod
+    def _place(cluster: Cluster) -> Place:
+        return Place(str(cluster.work.socket), cluster.port, "postgres", DATABASE, bin=cluster.bin)
 
     def _restore(self, data: Path, major: int) -> None:
         """A pristine copy, unless it is one."""
@@ -236,7 +188,7 @@ class OwnTarget:
         shutil.rmtree(data, ignore_errors=True)
         for old in self.flash.glob("tablespace*"):
             shutil.rmtree(old, ignore_errors=True)
-        run(["cp", "-a", str(self._pristine(major)), str(data)], what=f"copying the cluster to {data.parent}")
+        self._pristine(major).copy(data)
         os.sync()
         self.clean.add(data)
 
@@ -245,50 +197,30 @@ class OwnTarget:
     def _settings(self, variant: Variant) -> dict[str, str]:
         arm, load = variant.arm, self.scenario.load
         buffers = self.scenario.memory.buffers_for(self.database_bytes) + self._extra(arm)
-        settings = {
-            "shared_buffers": f"{buffers // MB}MB",
-            "max_wal_size": "1GB" if load.writes else "4GB",
-            "checkpoint_timeout": "5min" if load.writes else "1h",
-            "wal_level": "minimal",
-            "max_wal_senders": "0",
-            "autovacuum": "on" if load.writes else "off",
-            "jit": "off",
-            "max_connections": str(max(60, max(load.clients) + 20)),
-            "huge_pages": "off",
-            "max_parallel_workers_per_gather": "0",
-            "track_io_timing": "off",
-        }
+        settings = REPEATABLE | {"shared_buffers": f"{buffers // MB}MB", "track_io_timing": "off"}
+        settings["max_connections"] = str(max(60, max(load.clients) + 20))
+        if load.writes:
+            settings |= {"max_wal_size": "1GB", "checkpoint_timeout": "5min", "autovacuum": "on"}
         if variant.cache is not None:
-            settings |= {
-                "shared_preload_libraries": "pg_flashcache",
-                "pg_flashcache.file": str(self.flash / "cache"),
-                "pg_flashcache.size": f"{max(1, variant.cache.of(self.database_bytes) // MB)}MB",
-            }
-            if not io_uring_allowed():
-                settings["pg_flashcache.io_timeout"] = "0"  # otherwise the cache would be off
-            library_path = self.extensions[arm.major].library_path
-            if library_path:
-                settings["dynamic_library_path"] = library_path
+            assert self.cluster is not None
+            settings |= self.cluster.cache_settings(self._cache_file, f"{self._cache_mb(variant)}MB", self.extensions[arm.major])
         if arm.moved != "none":
             settings["temp_tablespaces"] = TABLESPACE
         return settings | self.scenario.server.settings | arm.settings
 
+    @property
+    def _cache_file(self) -> Path:
+        return self.flash / "cache"
+
+    def _cache_mb(self, variant: Variant) -> int:
+        return variant.cache.of(self.database_bytes) // MB if variant.cache is not None else 0
+
     def _extra(self, arm: Arm) -> int:
         return arm.extra_memory.of(self.database_bytes) // MB * MB if arm.extra_memory is not None else 0
 
-    def _write_conf(self, data: Path, settings: dict[str, str]) -> None:
-        own = {"listen_addresses": "", "unix_socket_directories": str(self.socket), "port": str(PORT), "logging_collector": "off"}
-        lines = [f"{name} = '{text.replace(chr(39), chr(39) * 2)}'" for name, text in (settings | own).items()]
-        (data / "pilot.conf").write_text("\n".join(lines) + "\n", "utf-8")
-        give_to_server_user(data / "pilot.conf")
-
     def start(self, variant: Variant) -> Started:
-        try:
+        with self._room():
             return self._start(variant)
-        except OSError as error:
-            if disk_full(error):
-                raise DiskFull(f"{self.work}: the disk is full: {error}", "choose another folder with --dir") from error
-            raise
 
     def _start(self, variant: Variant) -> Started:
         arm = variant.arm
@@ -304,39 +236,36 @@ class OwnTarget:
                 self.clean.discard(other)
         self._restore(data, arm.major)
         tuning = self._tune(arm)
-        (self.flash / "cache").unlink(missing_ok=True)
-        self._write_conf(data, self._settings(variant))
-        if variant.cache is not None and in_memory(self.flash):
-            self._take_room(variant)
-        limit = self._make_limit(arm)
-        forget_files(data)
-        self.warm_speed()
-        self._start_server(data, arm.major, variant.name, limited=self.limit.is_made)
+        self.cluster = self._cluster(data, arm.major, variant.name)
+        limit = self._begin(variant)
         if self.scenario.load.writes or arm.moved != "none":
             self.clean.discard(data)
-        started = Started(self._place(arm.major), self._conditions(variant, data, limit, tuning))
-        if variant.cache is not None:
-            self._await_cache(started.place, arm.major)
+        started = Started(self._place(self.cluster), self._conditions(variant, data, limit, tuning))
+        self._open_cache(variant)
         return started
 
-    def _make_limit(self, arm: Arm) -> str:
-        if arm.page_cache == "free":
-            return "none: page cache free"
-        if not is_root():
-            return "none: needs root"
-        memory = self.scenario.memory
+    def _begin(self, variant: Variant) -> str:
+        """The server, cold, with a new cache; its memory limit in words."""
+        assert self.cluster is not None
+        self._cache_file.unlink(missing_ok=True)
+        if variant.cache is not None:
+            self.cluster.new_cache(self._cache_file, self._cache_mb(variant) * MB)
+        self.cluster.forget()
+        if self._tablespace.is_dir():
+            forget_files(self._tablespace)
+        self.warm_speed()
+        arm, memory = variant.arm, self.scenario.memory
         total = memory.buffers_for(self.database_bytes) + self._extra(arm) + memory.headroom
-        return self.limit.make(total // MB)
+        limited = arm.page_cache != "free" and is_root()
+        self.cluster.start(self._settings(variant), limit_mb=total // MB if limited else None)
+        return self.cluster.limit.words if limited else "none: page cache free" if arm.page_cache == "free" else "none: needs root"
 
-    def _take_room(self, variant: Variant) -> None:
-        """In memory the file's room is taken before, or it would be charged to the server's limit."""
-        assert variant.cache is not None
-        room = max(1, variant.cache.of(self.database_bytes) // MB) * MB + 65536
-        path = self.flash / "cache"
-        with path.open("wb") as file:
-            os.posix_fallocate(file.fileno(), 0, room)
-        path.chmod(0o600)
-        give_to_server_user(path)
+    def _open_cache(self, variant: Variant) -> None:
+        if variant.cache is not None:
+            assert self.cluster is not None
+            self.cluster.open_cache(DATABASE, self.extensions[variant.arm.major])
+            self.cached = True
+            self._let_pause(False)
 
     def _tune(self, arm: Arm) -> dict[str, str]:
         """Before: access times are written, the scheduler shares fairly, the file system begins at sector 63. After: no access
@@ -363,11 +292,11 @@ class OwnTarget:
         arm, disk, flash = variant.arm, self.scenario.disk, self.scenario.flash
         disk_device = device_of(self.files)
         return {
-            "server": self._version(arm.major),
+            "server": server_version(bin_folder(self.scenario, arm.major)),
             "database_mb": self.database_bytes // MB,
             "shared_buffers_mb": (self.scenario.memory.buffers_for(self.database_bytes) + self._extra(arm)) // MB,
             "memory_limit": limit,
-            "flash_mb": max(1, variant.cache.of(self.database_bytes) // MB) if variant.cache is not None else 0,
+            "flash_mb": self._cache_mb(variant),
             "data_on": arm.data,
             "moved": arm.moved,
             "disk": f"lab: {disk.spindles} spindles x {disk.read_us / 1000:g} ms, {disk.mb_per_s} MB/s each"
@@ -381,62 +310,14 @@ class OwnTarget:
             "tuning": tuning,
         }
 
-    def _version(self, major: int) -> str:
-        said = run([f"{bin_folder(self.scenario, major)}/postgres", "--version"], what="postgres --version", error=MachineError).stdout
-        return "PostgreSQL " + said.split()[2]
-
-    def _start_server(self, data: Path, major: int, name: str, *, limited: bool = False) -> None:
-        # The shell moves itself into the memory group; what it becomes is counted there from its first page on.
-        server = " ".join(f"'{word}'" for word in as_server_user([f"{bin_folder(self.scenario, major)}/postgres", "-D", str(data)]))
-        enter = f"{self.limit.enter_words()} && " if limited else ""
-        log_path = self.log_folder / f"{name}.log"
-        with log_path.open("ab") as log:
-            self.server = subprocess.Popen(
-                ["sh", "-c", f"{enter}exec {server}"],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=environment(),
-                start_new_session=True,
-            )
-        self.data = data
-        self._await_ready(log_path)
-
-    def _await_ready(self, log_path: Path) -> None:
-        assert self.server is not None
-        for _ in range(1200):
-            if self.server.poll() is not None:
-                break
-            try:
-                psycopg.connect(host=str(self.socket), port=PORT, user="postgres", dbname="postgres", connect_timeout=5).close()
-                return
-            except psycopg.Error:
-                time.sleep(0.1)
-        text = log_path.read_text("utf-8", "replace")
-        self._stop_server()
-        kind = DiskFull if "No space left on device" in text else BrokeOff
-        raise kind("the server did not start:\n" + "\n".join(text.strip().splitlines()[-12:]))
-
-    def _await_cache(self, place: Place, major: int) -> None:
-        with db.connect(place.conninfo()) as connection:
-            if not db.cache_view(connection):
-                script = self.extensions[major].script
-                db.rows(connection, script or "CREATE EXTENSION pg_flashcache")
-            row: dict[str, Any] = {}
-            for _ in range(600):
-                row = db.cache_row(connection)
-                if row.get("state") != "starting":
-                    break
-                time.sleep(0.1)
-        if row.get("state") != "active":
-            raise BrokeOff(f"the cache did not start: state {row.get('state')}, {row.get('reason')}")
-        self.cached = place
-        self._let_pause(False)
+    @property
+    def _tablespace(self) -> Path:
+        return self.flash / "tablespace"
 
     def rank(self, variant: Variant, started: Started) -> Started:
         """Indexes, or the objects most read by a load of some seconds, go to the flash tablespace; then a cold start."""
         arm = variant.arm
-        folder = self.flash / "tablespace"
+        folder = self._tablespace
         folder.mkdir(exist_ok=True)
         folder.chmod(0o700)
         give_to_server_user(folder)
@@ -460,65 +341,30 @@ class OwnTarget:
             db.rows(connection, "CHECKPOINT")
             moved = sum(int(db.value(connection, "SELECT pg_relation_size(%s::regclass)", item["name"])) for item in objects)
         self._stop_server()
-        limit = started.conditions["memory_limit"]
-        assert self.data is not None
-        if not limit.startswith("none"):
-            self.limit.drop()
-            self._make_limit(arm)
-        (self.flash / "cache").unlink(missing_ok=True)
-        if variant.cache is not None and in_memory(self.flash):
-            self._take_room(variant)
-        forget_files(self.data)
-        forget_files(folder)
-        self._start_server(self.data, arm.major, variant.name, limited=self.limit.is_made)
-        if variant.cache is not None:
-            self._await_cache(place, arm.major)
+        self._begin(variant)
+        self._open_cache(variant)
         started.conditions["moved_objects"] = [f"{item['kind'].lower()} {item['name']}" for item in objects]
         started.conditions["moved_mb"] = moved // MB
         return started
 
     def memory_peak_mb(self) -> int | None:
-        if not self.limit.is_made:
-            return None
-        done = run(["bash", str(lab.scripts() / "cgroup.sh"), "peak", str(self.limit.folder)], what="the memory group", check=False)
-        return int(done.stdout.split()[0]) if done.returncode == 0 and done.stdout.split() else None
+        return self.cluster.limit.peak_mb() if self.cluster is not None else None
 
     # --- the end ---
 
     def _stop_server(self) -> None:
-        server, self.server = self.server, None
-        self.cached = None
-        if server is None or self.data is None:
-            return
-        pid = self._postmaster()
-        for sign, patience in ((signal.SIGINT, 60), (signal.SIGQUIT, 20), (signal.SIGKILL, 10)):
-            with contextlib.suppress(ProcessLookupError):
-                if pid:
-                    os.kill(pid, sign)
-                else:
-                    os.killpg(server.pid, signal.SIGTERM)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                server.wait(patience)
-                return
-
-    def _postmaster(self) -> int:
-        assert self.data is not None
-        try:
-            return int((self.data / "postmaster.pid").read_text().split("\n")[0])
-        except (OSError, ValueError):
-            return 0
+        self.cached = False
+        if self.cluster is not None:
+            self.cluster.stop()
 
     def stop(self) -> None:
         with contextlib.suppress(PgflashError):
             self.fast()
         self._stop_server()
-        self.limit.drop()
 
     def close(self) -> None:
         self.stop()
-        for disk in (self.lab_disk, self.lab_flash):
-            if disk is not None and not self.keep:
-                disk.down()
         if not self.keep:
-            for path in (*self.made, self.work):
-                shutil.rmtree(path, ignore_errors=True)
+            for disk in self._lab_disks:
+                disk.remove()
+            self.work.remove()

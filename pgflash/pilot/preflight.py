@@ -4,33 +4,42 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pgflash.errors import MachineError
-from pgflash.pilot import db, extension, lab
+from pgflash.errors import BrokeOff, MachineError
+from pgflash.lab import extension, storage
+from pgflash.lab.work import check_base
+from pgflash.pilot import db
 from pgflash.pilot.existing import check_switch
 from pgflash.pilot.loads import Driver
-from pgflash.pilot.own import bin_folder
+from pgflash.pilot.own import WORK_LENGTH, bin_folder
 from pgflash.pilot.scenario import Scenario
-from pgflash.system import as_server_user, free_bytes, in_memory, is_root, run
-from pgflash.units import MB, show_bytes
+from pgflash.system import is_root
+from pgflash.units import MB
 
 
 def check(scenario: Scenario, driver: Driver, base: Path) -> list[str]:
     """Raises MachineError, or returns what the user should know."""
+    try:
+        return _check(scenario, driver, base)
+    except BrokeOff as error:  # from what is used while measuring, too: nothing is measured yet
+        raise MachineError(error.message, error.hint) from error
+
+
+def _check(scenario: Scenario, driver: Driver, base: Path) -> list[str]:
     if not scenario.own_cluster:
         return _check_existing(scenario, driver)
     for major in sorted({variant.arm.major for variant in scenario.variants}):
-        _check_server(scenario, driver, major)
+        _check_server(scenario, driver, base, major)
     if scenario.disk.kind == "lab":
-        lab.check("the disk of this scenario")
+        _check_lab("the disk of this scenario")
     if scenario.flash.kind == "lab":
-        lab.check("the flash of this scenario")
-    _check_folder(scenario, driver, base)
+        _check_lab("the flash of this scenario")
+    check_base(base, _need(scenario, driver))
     if is_root():
         return []
     return ["no memory limit can be set without root: the kernel's page cache may hide the disk, and the report says so"]
 
 
-def _check_server(scenario: Scenario, driver: Driver, major: int) -> None:
+def _check_server(scenario: Scenario, driver: Driver, base: Path, major: int) -> None:
     folder = bin_folder(scenario, major)
     for program in ("postgres", "initdb", "pg_config"):
         if not (Path(folder) / program).exists():
@@ -44,26 +53,32 @@ def _check_server(scenario: Scenario, driver: Driver, major: int) -> None:
     if not any(variant.cache for variant in scenario.variants if variant.arm.major == major):
         return
     how = scenario.server.extension
-    if how != "installed" and extension.checkout() is not None and not Path(extension.config(folder, "--pgxs")).exists():
-        raise MachineError(f"the extension cannot be built for PostgreSQL {major}", f"install postgresql-server-dev-{major}, make and gcc")
-    if (how == "installed" or (how == "auto" and extension.checkout() is None)) and not extension.is_installed(folder):
+    if extension.is_built(how):
+        extension.check_path(major, base.resolve() / ("x" * WORK_LENGTH))
+        if extension.checkout() is not None and not Path(extension.config(folder, "--pgxs")).exists():
+            raise MachineError(
+                f"the extension cannot be built for PostgreSQL {major}", f"install postgresql-server-dev-{major}, make and gcc"
+            )
+    elif not extension.is_installed(folder):
         raise MachineError(f"PostgreSQL {major} in {folder} has no pg_flashcache", extension.INSTALL_HINT)
 
 
-def _check_folder(scenario: Scenario, driver: Driver, base: Path) -> None:
-    if not base.is_dir():
-        raise MachineError(f"{base} is not a folder", "choose another with --dir")
-    if in_memory(base):
-        raise MachineError(f"{base} is in memory, and a disk it is not", "choose a folder on a disk with --dir")
-    if run(as_server_user(["test", "-x", str(base)]), what="test", check=False).returncode != 0:
-        raise MachineError(f"the user that runs the servers cannot reach {base}", "choose another folder with --dir")
-    size_mb = driver.space_mb() or 4000
-    # The pristine copy, the disk with the cluster, flash with a cache or everything; the lab's flash is sized likewise.
-    need = (size_mb * 4 + 6000 + (size_mb * 3 + 3000 if scenario.flash.kind == "lab" else 0)) * MB
-    if free_bytes(base) < need:
+def _check_lab(what: str) -> None:
+    if not is_root():
         raise MachineError(
-            f"{base} has {show_bytes(free_bytes(base))} free and about {show_bytes(need)} are needed", "choose another folder with --dir"
+            f"{what} is the lab's, which has to be mounted: that needs root",
+            'run the same command as root (sudo), or name real storage: kind = "path", path = "/a/folder"',
         )
+    try:
+        storage.check()
+    except MachineError as error:
+        raise MachineError(f"{what} is the lab's, and this machine cannot have it: {error}") from error
+
+
+def _need(scenario: Scenario, driver: Driver) -> int:
+    """The pristine copy, the disk with the cluster, flash with a cache or everything; the lab's flash is sized likewise."""
+    size_mb = driver.space_mb() or 4000
+    return (size_mb * 4 + 6000 + (size_mb * 3 + 3000 if scenario.flash.kind == "lab" else 0)) * MB
 
 
 def _check_existing(scenario: Scenario, driver: Driver) -> list[str]:

@@ -8,7 +8,8 @@ import time
 from typing import Any, Protocol
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TaskID, TextColumn
+from rich.text import Text
 
 from pgflash.units import show_ms, show_seconds
 
@@ -35,6 +36,14 @@ def run_words(line: dict[str, Any]) -> str:
     return words + (f", {100 * hits:.1f}% hits" if hits is not None else "")
 
 
+class _Left(ProgressColumn):
+    """Counts down from what was said last, and stays at nothing."""
+
+    def render(self, task: Task) -> Text:
+        left_s, said_at = task.fields["left"]
+        return Text(f"about {show_seconds(max(0.0, left_s - (time.monotonic() - said_at)))} left")
+
+
 class TerminalReporter:
     """A bar with time left where there is a terminal; lines elsewhere. On standard error: the output is for results."""
 
@@ -47,9 +56,9 @@ class TerminalReporter:
     def begin(self, steps: int, left_s: float) -> None:
         self.began = time.monotonic()
         if self.console.is_terminal:
-            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[left]}"))
+            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _Left())
             self.progress = Progress(*columns, console=self.console, transient=True)
-            self.task = self.progress.add_task("", total=steps, left=f"about {show_seconds(left_s)} left")
+            self.task = self.progress.add_task("", total=steps, left=(left_s, time.monotonic()))
             self.progress.start()
         self.say(f"{steps} runs to do, about {show_seconds(left_s)}")
 
@@ -59,12 +68,12 @@ class TerminalReporter:
 
     def working_on(self, text: str, left_s: float) -> None:
         if self.progress is not None and self.task is not None:
-            self.progress.update(self.task, description=text, left=f"about {show_seconds(left_s)} left")
+            self.progress.update(self.task, description=text, left=(left_s, time.monotonic()))
 
     def finished(self, line: dict[str, Any], left_s: float) -> None:
         self.say(f"{run_words(line)}; about {show_seconds(left_s)} left")
         if self.progress is not None and self.task is not None:
-            self.progress.update(self.task, advance=1, left=f"about {show_seconds(left_s)} left")
+            self.progress.update(self.task, advance=1, left=(left_s, time.monotonic()))
 
     def end(self) -> None:
         if self.progress is not None:

@@ -13,17 +13,15 @@ the study. In each case what was measured is on disk, and the same command goes 
 from __future__ import annotations
 
 import shutil
-import signal
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from pgflash import __version__
-from pgflash.errors import BrokeOff, DiskFull, MachineError, PgflashError, StudyError
+from pgflash.errors import BrokeOff, DiskFull, MachineError, PgflashError, ScenarioError, StudyError
+from pgflash.lab.warm import hit_ratio, is_plateau
 from pgflash.pilot import preflight
 from pgflash.pilot.existing import ExistingTarget, restore, undo_file
 from pgflash.pilot.loads import Driver, driver_for
@@ -33,8 +31,8 @@ from pgflash.pilot.sampler import Sampler, moved, sample, totals
 from pgflash.pilot.scenario import Scenario, Variant
 from pgflash.pilot.store import Writer, step_key
 from pgflash.pilot.target import Started, Target
-from pgflash.system import describe_machine
-from pgflash.units import MB
+from pgflash.system import describe_machine, undisturbed
+from pgflash.units import MB, SMALLEST_CACHE, show_bytes
 
 MAX_ROWS = 600  # of a series that is kept
 
@@ -48,17 +46,42 @@ class Outcome:
 
 @dataclass
 class Clock:
-    """How long is left: from what steps took so far, or, before there is one, from the scenario."""
+    """How long is left: from what starts took so far, or, before there is one, from the scenario.
 
-    spent_s: float = 0.0
-    starts: int = 0
-    measured: int = 0
-    starts_left: int = 0
-    seconds_left: float = 0.0
+    A start is all that is done for a variant but to measure, of which is known how long it takes.
+    """
+
+    spent_s: float = 0.0  # by starts that are over
+    starts: int = 0  # that are over
+    starts_left: int = 0  # that have not begun
+    seconds_left: float = 0.0  # of measuring
+    began_at: float | None = None  # the start under way
+    measured: int = 0  # of it
+    to_measure: int = 0
+
+    def begin(self, measurements: int) -> None:
+        self.starts_left -= 1
+        self.began_at = time.monotonic()
+        self.measured, self.to_measure = 0, measurements
+
+    def one_measured(self, duration_s: int) -> None:
+        self.measured += 1
+        self.seconds_left -= duration_s
+
+    def end(self, duration_s: int) -> None:
+        self.spent_s += self._spent_now(duration_s)
+        self.starts += 1
+        self.seconds_left -= (self.to_measure - self.measured) * duration_s
+        self.began_at = None
+
+    def _spent_now(self, duration_s: int) -> float:
+        return max(0.0, time.monotonic() - self.began_at - self.measured * duration_s) if self.began_at is not None else 0.0
 
     def left(self, scenario: Scenario) -> float:
-        each = self.spent_s / self.starts if self.starts else 20 + min(scenario.warmup.max_s, 6 * scenario.warmup.slice_s)
-        return self.starts_left * each + self.seconds_left
+        spent = self._spent_now(scenario.duration_s)
+        each = self.spent_s / self.starts if self.starts else max(spent, 20 + min(scenario.warmup.max_s, 6 * scenario.warmup.slice_s))
+        under_way = self.began_at is not None and self.measured == 0  # with a measurement it is as good as over
+        return self.starts_left * each + (max(0.0, each - spent) if under_way else 0.0) + self.seconds_left
 
 
 class Runner:
@@ -140,6 +163,7 @@ class Runner:
             began = time.monotonic()
             target.prepare()
             self.reporter.say(f"database of {target.database_bytes // 1048576} MB, made in {time.monotonic() - began:.0f} s")
+            check_sizes(scenario, target.database_bytes)
             for repetition in range(1, scenario.repetitions + 1):
                 for variant in _rotated(scenario.variants, repetition):
                     self._variant(scenario, target, driver, variant, repetition, work)
@@ -155,8 +179,7 @@ class Runner:
         clients = [n for n in scenario.load.clients if (scenario.name, variant.name, n, repetition) not in self.done]
         if not clients:
             return
-        began = time.monotonic()
-        measured_before = self.clock.measured
+        self.clock.begin(len(clients))
         what: dict[str, Any] = {"scenario": scenario.name, "variant": variant.name, "repetition": repetition}
         try:
             self.reporter.working_on(f"{scenario.name}: {variant.name}, starting", self.clock.left(scenario))
@@ -176,11 +199,7 @@ class Runner:
         finally:
             with undisturbed():
                 target.stop()
-            self.clock.starts_left -= 1
-            measured = self.clock.measured - measured_before
-            self.clock.spent_s += max(0.0, time.monotonic() - began - measured * scenario.duration_s)
-            self.clock.starts += 1
-            self.clock.seconds_left -= (len(clients) - measured) * scenario.duration_s
+            self.clock.end(scenario.duration_s)
 
     def _failed(self, what: dict[str, Any], clients: list[int], error: PgflashError) -> None:
         self.writer.add("failed", **what, clients=clients, error=error.message)
@@ -257,8 +276,7 @@ class Runner:
         )  # fmt: skip
         self.done.add(step_key(line))
         self.outcome.done += 1
-        self.clock.measured += 1
-        self.clock.seconds_left -= scenario.duration_s
+        self.clock.one_measured(scenario.duration_s)
         self.reporter.finished(line, self.clock.left(scenario))
 
     def _checks(self, driver: Driver, started: Started, what: dict[str, Any], work: Path) -> None:
@@ -271,23 +289,6 @@ class Runner:
             self.outcome.failed.append(f"{what['scenario']}, {what['variant']}: {found['what']}: {found['detail']}")
 
 
-@contextmanager
-def undisturbed() -> Iterator[None]:
-    """A Ctrl-C must not leave a mount or a server behind: one that comes meanwhile counts when this is done.
-
-    By handlers, which commands that are started meanwhile do not inherit.
-    """
-    came: list[int] = []
-    before = {sign: signal.signal(sign, lambda number, _: came.append(number)) for sign in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for sign, handler in before.items():
-            signal.signal(sign, handler)
-    if came:
-        raise KeyboardInterrupt
-
-
 def _share(variant: Variant, target: Target, started: Started) -> float:
     """Of the database."""
     size = 0
@@ -296,6 +297,18 @@ def _share(variant: Variant, target: Target, started: Started) -> float:
     elif variant.arm.enabled == "on":
         size = int(started.conditions["flash_mb"]) * MB
     return round(size / target.database_bytes, 4) if target.database_bytes else 0.0
+
+
+def check_sizes(scenario: Scenario, database_bytes: int) -> None:
+    """Shares of the database, whose size is known now. ScenarioError names those that are no cache."""
+    faults = [
+        f"flash.sizes: {variant.cache.text} of a database of {show_bytes(database_bytes)} is {show_bytes(variant.cache.of(database_bytes))};"
+        f" allowed: {show_bytes(SMALLEST_CACHE)} or more"
+        for variant in scenario.variants
+        if variant.cache is not None and variant.cache.of(database_bytes) < SMALLEST_CACHE
+    ]
+    if faults:
+        raise ScenarioError(scenario.name, list(dict.fromkeys(faults)))
 
 
 def _rotated(variants: tuple[Variant, ...], repetition: int) -> list[Variant]:
@@ -309,24 +322,5 @@ def thinned(rows: list[Any]) -> list[Any]:
 
 
 def _hits_words(rows: list[dict[str, float | None]]) -> str:
-    ratio = _ratio(rows[-1]) if rows else None
+    ratio = hit_ratio(rows[-1]) if rows else None
     return "" if ratio is None else f", {100 * ratio:.1f}% hits"
-
-
-def _ratio(row: dict[str, float | None]) -> float | None:
-    """Of the cache; without one, of the buffer pool."""
-    return row["hit_ratio"] if row["hit_ratio"] is not None else row["buffer_hit_ratio"]
-
-
-def is_plateau(rows: list[dict[str, float | None]], step_points: float, flat: int) -> bool:
-    """Whether the last `flat` slices together raised the hit ratio by less than the step, and flash is not filling any more.
-
-    The ratio alone says little: it falls while the page cache answers for ever more pages that are on flash.
-    """
-    if len(rows) <= flat:
-        return False
-    then, now = _ratio(rows[-1 - flat]), _ratio(rows[-1])
-    if then is None or now is None or 100 * (now - then) >= step_points:
-        return False
-    filled = rows[-1]["filled"]
-    return filled is None or filled - (rows[-1 - flat]["filled"] or 0.0) < 0.01

@@ -7,17 +7,24 @@ import threading
 import time
 from typing import Any
 
+import psutil
 import psycopg
 
 from pgflash.errors import PgflashError
 from pgflash.pilot import db
 from pgflash.pilot.target import Place
-from pgflash.system import Device, DeviceCounters, cpu_seconds
+from pgflash.system import Device, DeviceCounters
 
 COLUMNS = (
     "t", "tps", "hit_ratio", "buffer_hit_ratio", "filled", "flash_reads", "flash_page_writes", "disk_reads", "disk_write_bytes",
     "flash_write_bytes", "cpu",
 )  # fmt: skip
+
+
+def cpu_seconds() -> tuple[float, float]:
+    """Seconds all processors were busy, and idle (waiting for I/O is idle)."""
+    times = psutil.cpu_times()
+    return times.user + times.nice + times.system + times.irq + times.softirq + times.steal, times.idle + times.iowait
 
 
 class Sample:

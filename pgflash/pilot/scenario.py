@@ -10,25 +10,30 @@ import hashlib
 import re
 import tomllib
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from pgflash.errors import ScenarioError
-from pgflash.pilot.toml_reader import Table
+from pgflash.pilot.scenario_file import (
+    Allowance,
+    ArmTable,
+    DiskTable,
+    Figure,
+    FlashTable,
+    LoadTable,
+    MemoryTable,
+    ServerTable,
+    TopTable,
+    WarmupTable,
+    allowed,
+    read,
+)
 from pgflash.units import MB, Size
 
-LOADS = ("pgbench-select", "pgbench-tpcb", "script", "sysbench-read-only", "sysbench-read-write", "tpcc")
-KEYS = ("uniform", "gaussian", "zipfian", "hot-spot")
-MAJORS = (15, 16, 17, 18, 19)
-ALLOWANCES = ("database", "write", "settings", "restart", "objects", "drop-caches")
-MOVED = ("none", "indexes", "hottest")
-TUNING = ("none", "before", "after")
-FIGURES = (
-    "response-by-size", "three-ways", "throughput-by-size", "tps-by-users", "cache-or-move", "front-of-flash", "tuning",
-    "memory-or-flash", "versions", "page-cache",
-)  # fmt: skip
+ALLOWANCES: tuple[str, ...] = get_args(Allowance)
+FIGURES: tuple[str, ...] = get_args(Figure)
 
 
 @dataclass(frozen=True)
@@ -243,32 +248,37 @@ def parse_scenario(text: str, name: str, folder: Path, *, stored: bool = False) 
     except tomllib.TOMLDecodeError as error:
         raise ScenarioError(name, [f"is not TOML: {error}"]) from error
     faults: list[str] = []
-    top = Table(values, "", faults)
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,60}", name):
         faults.append(f"its file name, {name!r}, names the study: allowed are letters, digits and _ . -")
-    server = _server(top.table("server"))
-    here = _Paths(folder, must_exist=not stored)
-    load = _load(top.table("load", required=True), here)
-    flash_table = top.table("flash")
-    sizes = tuple(flash_table.sizes("sizes", share=True))
-    flash = _storage(flash_table, here, ("file", "lab", "path"), FLASH)
+    here = _Paths(folder, must_exist=not stored, faults=faults)
+    top = read(TopTable, values, "", faults)
+    server = _server(read(ServerTable, values.get("server", {}), "server.", faults), faults)
+    load = _load(read(LoadTable, values.get("load"), "load.", faults), here, faults)
+    flash_table = read(FlashTable, values.get("flash", {}), "flash.", faults)
+    flash = _storage(flash_table, "flash.", here, FLASH, faults)
+    disk = _storage(read(DiskTable, values.get("disk", {}), "disk.", faults), "disk.", here, DISK, faults)
+    memory = _memory(read(MemoryTable, values.get("memory", {}), "memory.", faults), faults)
+    warmup = read(WarmupTable, values.get("warmup", {}), "warmup.", faults)
+    sizes = tuple(flash_table.sizes) if flash_table is not None else None
+    arms = _arms(values.get("arm"), sizes, server, faults)
+    if top is None or server is None or load is None or flash is None or disk is None or memory is None or warmup is None or faults:
+        raise ScenarioError(name, faults)
     scenario = Scenario(
         name=name,
-        title=top.text("title", name),
+        title=top.title or name,
         load=load,
-        disk=_storage(top.table("disk"), here, ("lab", "path"), DISK),
+        disk=disk,
         flash=flash,
-        memory=_memory(top.table("memory")),
+        memory=memory,
         server=server,
-        warmup=_warmup(top.table("warmup")),
-        arms=_arms(top, sizes, server),
-        figures=tuple(top.choices("figures", FIGURES)),
-        goal=top.number("goal", 1, 1000, 0),
-        duration_s=top.integer("duration_s", 1, 86400, 60),
-        repetitions=top.integer("repetitions", 1, 100, 3),
+        warmup=Warmup(**warmup.model_dump()),
+        arms=arms,
+        figures=tuple(top.figures),
+        goal=top.goal,
+        duration_s=top.duration_s,
+        repetitions=top.repetitions,
         text=text,
     )
-    top.done()
     _check_together(scenario, faults, stored)
     if faults:
         raise ScenarioError(name, faults)
@@ -281,184 +291,144 @@ class _Paths:
 
     base: Path
     must_exist: bool
+    faults: list[str]
 
-    def file(self, table: Table, key: str, needed: bool, what: str) -> str:
-        path = self._absolute(table.text(key, None if needed else "", what=what))
+    def file(self, text: str, key: str, what: str) -> str:
+        path = self._absolute(text)
         if path and self.must_exist and not Path(path).is_file():
-            table.fault(key, f"there is no file {path}; allowed: {what}")
+            self.faults.append(f"{key}: there is no file {path}; allowed: {what}")
         return path
 
-    def folder(self, table: Table, key: str, needed: bool) -> str:
-        path = self._absolute(table.text(key, None if needed else "", what="an existing folder"))
+    def folder(self, text: str, key: str) -> str:
+        path = self._absolute(text)
         if path and self.must_exist and not Path(path).is_dir():
-            table.fault(key, f"there is no folder {path}; allowed: an existing folder")
+            self.faults.append(f"{key}: there is no folder {path}; allowed: an existing folder")
         return path
 
     def _absolute(self, text: str) -> str:
         return str((self.base / Path(text).expanduser()).absolute()) if text else ""
 
 
-def _load(table: Table, paths: _Paths) -> Load:
-    kind = table.choice("kind", LOADS)
-    keys = table.choice("keys", KEYS, "uniform")
+def _load(table: LoadTable | None, paths: _Paths, faults: list[str]) -> Load | None:
+    if table is None:
+        return None
+    kind, keys = table.kind, table.keys
     pgbench = kind.startswith("pgbench")
-    load = Load(
+    for key, needed in (("scale", pgbench), ("script", kind == "script")):
+        if needed and not table.given(key):
+            faults.append(f"load.{key}: is missing; allowed: {allowed(LoadTable, key)}")
+    for key in ("keys", "skew", "scatter", "hot_share", "hot_access", "scale"):
+        if not pgbench and table.given(key) and not (key == "scale" and kind == "script"):
+            faults.append(f"load.{key}: has no meaning for {kind}; it is for pgbench-select and pgbench-tpcb")
+    if table.given("skew") and keys in ("uniform", "hot-spot"):
+        faults.append(f"load.skew: has no meaning for {keys} keys; it is for gaussian and zipfian")
+    if keys == "gaussian" and table.skew is not None and table.skew < 2:
+        faults.append(f"load.skew: {table.skew!r} will not do for gaussian keys; allowed: a number from 2 to 1000")
+    for key in ("hot_share", "hot_access"):
+        if keys != "hot-spot" and table.given(key):
+            faults.append(f"load.{key}: has no meaning for {keys} keys; it is for hot-spot")
+    if table.given("writes") and kind != "script":
+        faults.append("load.writes: is known for this load; it is for script")
+    return Load(
         kind=kind,
         keys=keys,
-        skew=table.number("skew", 1.001 if keys == "zipfian" else 2, 1000, 1.1 if keys == "zipfian" else 5.0),
-        hot_share=table.number("hot_share", 0.0001, 0.9999, 0.2),
-        hot_access=table.number("hot_access", 0.0001, 0.9999, 0.8),
-        scatter=table.boolean("scatter", False),
-        scale=table.integer("scale", 1, 100_000, None if pgbench else 1),
-        script=paths.file(table, "script", kind == "script", "a file in pgbench's language"),
-        setup=paths.file(table, "setup", False, "a file of SQL, run once by psql"),
-        writes=table.boolean("writes", kind == "script") or kind in ("pgbench-tpcb", "sysbench-read-write", "tpcc"),
-        tables=table.integer("tables", 1, 1000, 4),
-        rows=table.integer("rows", 1000, 1_000_000_000, 100_000),
-        warehouses=table.integer("warehouses", 1, 100_000, 2),
-        clients=tuple(table.integers("clients", 1, 10_000, [16])),
-        threads=table.integer("threads", 1, 256, 1),
-        protocol=table.choice("protocol", ("prepared", "extended", "simple"), "prepared"),
-        sample=table.number("sample", 0.0001, 1, 0.1),
+        skew=table.skew or (1.1 if keys == "zipfian" else 5.0),
+        hot_share=table.hot_share,
+        hot_access=table.hot_access,
+        scatter=table.scatter,
+        scale=table.scale or 1,
+        script=paths.file(table.script, "load.script", allowed(LoadTable, "script")),
+        setup=paths.file(table.setup, "load.setup", allowed(LoadTable, "setup")),
+        writes=(kind == "script" if table.writes is None else table.writes) or kind in ("pgbench-tpcb", "sysbench-read-write", "tpcc"),
+        tables=table.tables,
+        rows=table.rows,
+        warehouses=table.warehouses,
+        clients=tuple(table.clients),
+        threads=table.threads,
+        protocol=table.protocol,
+        sample=table.sample,
     )
-    for key in ("keys", "skew", "scatter", "hot_share", "hot_access", "scale"):
-        if not pgbench and key in table.values and not (key == "scale" and kind == "script"):
-            table.fault(key, f"has no meaning for {kind}; it is for pgbench-select and pgbench-tpcb")
-    if "skew" in table.values and keys in ("uniform", "hot-spot"):
-        table.fault("skew", f"has no meaning for {keys} keys; it is for gaussian and zipfian")
-    if keys != "hot-spot":
-        for key in ("hot_share", "hot_access"):
-            if key in table.values:
-                table.fault(key, f"has no meaning for {keys} keys; it is for hot-spot")
-    if "writes" in table.values and kind != "script":
-        table.fault("writes", "is known for this load; it is for script")
-    table.done()
-    return load
 
 
-def _storage(table: Table, paths: _Paths, kinds: tuple[str, ...], default: Storage) -> Storage:
-    kind = table.choice("kind", kinds, default.kind)
-    storage = Storage(
-        kind=kind,
-        path=paths.folder(table, "path", kind == "path"),
-        spindles=table.integer("spindles", 1, 64, default.spindles),
-        read_us=table.integer("read_us", 0, 1_000_000, default.read_us),
-        write_us=table.integer("write_us", 0, 1_000_000, default.write_us),
-        mb_per_s=table.integer("mb_per_s", 1, 100_000, default.mb_per_s),
-    )
-    _only_for_lab(table, kind)
-    table.done()
-    return storage
+def _storage(table: DiskTable | FlashTable | None, where: str, paths: _Paths, default: Storage, faults: list[str]) -> Storage | None:
+    if table is None:
+        return None
+    numbers = ("spindles", "read_us", "write_us", "mb_per_s")
+    if table.kind == "path" and not table.given("path"):
+        faults.append(f"{where}path: is missing; allowed: {allowed(type(table), 'path')}")
+    for key in (*numbers, "path"):
+        for_kind = "path" if key == "path" else "lab"
+        if table.kind != for_kind and table.given(key):
+            faults.append(f'{where}{key}: has no meaning for kind = "{table.kind}"; it is for kind = "{for_kind}"')
+    given = {key: getattr(table, key) for key in numbers if table.given(key)}
+    return replace(default, kind=table.kind, path=paths.folder(table.path, f"{where}path"), **given)
 
 
-def _only_for_lab(table: Table, kind: str) -> None:
-    for key in ("spindles", "read_us", "write_us", "mb_per_s"):
-        if kind != "lab" and key in table.values:
-            table.fault(key, f'has no meaning for kind = "{kind}"; it is for kind = "lab"')
-    if kind != "path" and "path" in table.values:
-        table.fault("path", f'has no meaning for kind = "{kind}"; it is for kind = "path"')
+def _memory(table: MemoryTable | None, faults: list[str]) -> Memory | None:
+    if table is None:
+        return None
+    if table.ratio and table.shared_buffers is not None:
+        faults.append("memory.shared_buffers: and ratio exclude each other; allowed: one of them")
+    headroom = table.headroom.bytes if table.headroom is not None else Memory().headroom
+    if not table.ratio and table.shared_buffers is None:
+        return Memory(shared_buffers=128 * MB, headroom=headroom)
+    return Memory(table.ratio, table.shared_buffers.bytes if table.shared_buffers is not None else 0, headroom)
 
 
-def _memory(table: Table) -> Memory:
-    ratio = table.number("ratio", 1, 100_000, 0)
-    buffers = table.size("shared_buffers", share=False)
-    if ratio and buffers is not None:
-        table.fault("shared_buffers", "and ratio exclude each other; allowed: one of them")
-    headroom = table.size("headroom", share=False)
-    table.done()
-    if not ratio and buffers is None:
-        return Memory(shared_buffers=128 * MB, headroom=headroom.bytes if headroom else Memory().headroom)
-    return Memory(ratio, buffers.bytes if buffers else 0, headroom.bytes if headroom else Memory().headroom)
-
-
-def _server(table: Table) -> Server:
-    server = Server(
-        major=table.integer("major", MAJORS[0], MAJORS[-1], 15),
-        bin=table.text("bin", what="the folder of postgres, initdb and pgbench"),
-        extension=table.choice("extension", ("auto", "installed", "build"), "auto"),
-        settings=table.settings("settings"),
-        dsn=table.text("dsn", what="a connection string of libpq"),
-        allow=tuple(table.choices("allow", ALLOWANCES)),
-        restart_command=table.text("restart_command", what="a command that restarts the server"),
-        tablespace=table.text("tablespace", what="the name of a tablespace on flash"),
-    )
+def _server(table: ServerTable | None, faults: list[str]) -> Server | None:
+    if table is None:
+        return None
     for key in ("allow", "restart_command", "tablespace"):
-        if not server.dsn and key in table.values:
-            table.fault(key, "is for an existing server; it needs server.dsn")
+        if not table.dsn and table.given(key):
+            faults.append(f"server.{key}: is for an existing server; it needs server.dsn")
     for key in ("bin", "extension", "settings"):
-        if server.dsn and key in table.values:
-            table.fault(key, "is for a server that the study makes; it excludes server.dsn")
-    table.done()
-    return server
+        if table.dsn and table.given(key):
+            faults.append(f"server.{key}: is for a server that the study makes; it excludes server.dsn")
+    return Server(**table.model_dump() | {"allow": tuple(table.allow)})
 
 
-def _warmup(table: Table) -> Warmup:
-    default = Warmup()
-    warmup = Warmup(
-        slice_s=table.integer("slice_s", 1, 3600, default.slice_s),
-        step_points=table.number("step_points", 0.01, 50, default.step_points),
-        flat=table.integer("flat", 1, 20, default.flat),
-        max_s=table.integer("max_s", 1, 86400, default.max_s),
-        disk=table.choice("disk", ("fast", "slow"), default.disk),
-    )
-    table.done()
-    return warmup
-
-
-def _arms(top: Table, sizes: tuple[Size, ...], server: Server) -> tuple[Arm, ...]:
-    arms = [_arm(table, sizes, server) for table in top.tables("arm")]
-    names = [arm.name for arm in arms]
+def _arms(values: Any, sizes: tuple[Size, ...] | None, server: Server | None, faults: list[str]) -> tuple[Arm, ...]:
+    tables = values if isinstance(values, list) else []  # reported by the table above
+    arms = [_arm(item, f"arm[{i + 1}].", sizes, server, faults) for i, item in enumerate(tables)]
+    names = [arm.name for arm in arms if arm is not None]
     for name in sorted({name for name in names if names.count(name) > 1}):
-        top.fault("arm", f"the name {name!r} is given twice; allowed: a name of its own for each arm")
-    if not arms:
-        top.fault("arm", 'is missing; allowed: one or more tables [[arm]], such as [[arm]] name = "disk"')
-    return tuple(arms)
+        faults.append(f"arm: the name {name!r} is given twice; allowed: a name of its own for each arm")
+    return tuple(arm for arm in arms if arm is not None)
 
 
-def _arm(table: Table, sizes: tuple[Size, ...], server: Server) -> Arm:
-    name = table.text("name", None, what="a name of small letters, digits and -")
-    if name and not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,40}", name):
-        table.fault("name", f"{name!r} will not do; allowed: small letters, digits and -")
-    arm = Arm(
-        name=name,
-        data=table.choice("data", ("disk", "flash"), "disk"),
-        cache=_cache_sizes(table, sizes),
-        moved=table.choice("moved", MOVED, "none"),
-        hottest=table.integer("hottest", 1, 1000, 9),
-        extra_memory=table.size("extra_memory", share=True),
-        major=table.integer("server", MAJORS[0], MAJORS[-1], server.major),
-        page_cache=table.choice("page_cache", ("limited", "free"), "limited"),
-        tuning=table.choice("tuning", TUNING, "none"),
-        enabled=table.choice("enabled", ("on", "off"), ""),
-        settings=table.settings("settings"),
-    )
-    if "hottest" in table.values and arm.moved != "hottest":
-        table.fault("hottest", 'has no meaning without moved = "hottest"')
-    if arm.data == "flash" and arm.moved != "none":
-        table.fault("moved", 'excludes data = "flash", where everything is on flash already; allowed there: none')
-    if arm.enabled and arm.cache:
-        table.fault("cache", "and enabled exclude each other: enabled takes the cache that the server has, at its size")
-    if arm.enabled and not server.dsn:
-        table.fault(
-            "enabled", "switches the cache of an existing server, and needs server.dsn; for a cluster of the study's own there is cache"
+def _arm(values: Any, where: str, sizes: tuple[Size, ...] | None, server: Server | None, faults: list[str]) -> Arm | None:
+    """sizes, server: None where there were faults in them."""
+    table = read(ArmTable, values, where, faults)
+    if table is None:
+        return None
+    cache = tuple(table.cache) if isinstance(table.cache, list) else (sizes or ()) if table.cache else ()
+    if table.cache is True and sizes == ():
+        faults.append(f"{where}cache: true means the sizes of flash.sizes, and there are none; allowed: false, or a list of sizes")
+    if table.given("hottest") and table.moved != "hottest":
+        faults.append(f'{where}hottest: has no meaning without moved = "hottest"')
+    if table.data == "flash" and table.moved != "none":
+        faults.append(f'{where}moved: excludes data = "flash", where everything is on flash already; allowed there: none')
+    if table.enabled and cache:
+        faults.append(f"{where}cache: and enabled exclude each other: enabled takes the cache that the server has, at its size")
+    if table.enabled and server is not None and not server.dsn:
+        faults.append(
+            f"{where}enabled: switches the cache of an existing server, and needs server.dsn; for a cluster of the study's own there is cache"
         )
-    if arm.tuning != "none" and arm.data == "flash":
-        table.fault("tuning", 'is about the disk; it excludes data = "flash"; allowed there: none')
-    table.done()
-    return arm
-
-
-def _cache_sizes(table: Table, sizes: tuple[Size, ...]) -> tuple[Size, ...]:
-    """true: all of flash.sizes; a list: these; false: no cache."""
-    if not table.has("cache"):
-        return ()
-    if isinstance(table.values["cache"], bool):
-        if not table.values["cache"]:
-            return ()
-        if not sizes:
-            table.fault("cache", "true means the sizes of flash.sizes, and there are none; allowed: false, or a list of sizes")
-        return sizes
-    return tuple(table.sizes("cache", share=True))
+    if table.tuning != "none" and table.data == "flash":
+        faults.append(f'{where}tuning: is about the disk; it excludes data = "flash"; allowed there: none')
+    return Arm(
+        name=table.name,
+        data=table.data,
+        cache=cache,
+        moved=table.moved,
+        hottest=table.hottest,
+        extra_memory=table.extra_memory,
+        major=table.server or (server.major if server is not None else 15),
+        page_cache=table.page_cache,
+        tuning=table.tuning,
+        enabled=table.enabled or "",
+        settings=table.settings,
+    )
 
 
 # --- what only makes sense together -----------------------------------------------------------------------
@@ -519,64 +489,33 @@ def _script_text(load: Load) -> str:
         return ""
 
 
-def plain(arm: Arm) -> bool:
-    """Nothing but where the data is and the cache differs from the base."""
+class Arms:
+    """What a scenario has of what figures need. `usual` arms differ from the base by where the data is and the cache, nothing else."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        self.all = scenario.arms
+        self.clients = len(scenario.load.clients)
+        usual = [arm for arm in self.all if _plain(arm) and arm.major == scenario.server.major]
+        on_disk = [arm for arm in usual if arm.data == "disk"]
+        self.disk = any(not arm.cache for arm in on_disk)
+        self.cache = any(arm.cache for arm in on_disk)
+        self.sizes = max((len(arm.cache) for arm in on_disk), default=0)
+        self.all_flash = any(arm.data == "flash" and not arm.cache for arm in usual)
+        self.cached_flash = any(arm.data == "flash" and arm.cache for arm in usual)
+
+    def there(self, test: Callable[[Arm], bool]) -> bool:
+        return any(test(arm) for arm in self.all)
+
+
+def _plain(arm: Arm) -> bool:
     return arm.moved == "none" and arm.extra_memory is None and arm.tuning == "none" and arm.page_cache == "limited"
 
 
 def figure_needs(figure: str, scenario: Scenario) -> str:
     """What a scenario lacks for a figure; empty if nothing."""
-    arms = scenario.arms
-    base = scenario.server.major
+    from pgflash.pilot.report.figures import KINDS  # which know scenarios
 
-    def there(test: Callable[[Arm], bool]) -> bool:
-        return any(test(arm) for arm in arms)
-
-    def usual(arm: Arm) -> bool:
-        return plain(arm) and arm.major == base
-
-    disk = there(lambda a: usual(a) and a.data == "disk" and not a.cache)
-    cache = there(lambda a: usual(a) and a.data == "disk" and bool(a.cache))
-    sizes = max((len(a.cache) for a in arms if usual(a) and a.data == "disk"), default=0)
-    all_flash = there(lambda a: usual(a) and a.data == "flash" and not a.cache)
-    needs: dict[str, tuple[bool, str]] = {
-        "response-by-size": (disk and sizes >= 2, "an arm on disk without cache, and one with at least two sizes of cache"),
-        "throughput-by-size": (disk and sizes >= 2, "an arm on disk without cache, and one with at least two sizes of cache"),
-        "three-ways": (
-            disk and all_flash and there(lambda a: a.moved == "indexes" and not a.cache),
-            'arms on disk, with moved = "indexes", and with data = "flash"',
-        ),
-        "tps-by-users": (
-            disk and cache and all_flash and len(scenario.load.clients) >= 2,
-            'arms on disk, with a cache, and with data = "flash", and two or more load.clients',
-        ),
-        "cache-or-move": (
-            disk
-            and cache
-            and there(lambda a: a.moved == "hottest" and not a.cache)
-            and there(lambda a: a.moved == "hottest" and bool(a.cache)),
-            'arms on disk, with a cache, with moved = "hottest", and with both',
-        ),
-        "front-of-flash": (
-            all_flash and there(lambda a: usual(a) and a.data == "flash" and bool(a.cache)),
-            'arms with data = "flash", without and with a cache',
-        ),
-        "tuning": (
-            there(lambda a: a.tuning == "before") and there(lambda a: a.tuning == "after"),
-            'arms with tuning = "before" and "after"',
-        ),
-        "memory-or-flash": (
-            disk and cache and there(lambda a: a.extra_memory is not None),
-            "arms on disk, with a cache, and with extra_memory",
-        ),
-        "versions": (len({a.major for a in arms}) >= 2, "arms with different server"),
-        "page-cache": (
-            there(lambda a: a.page_cache == "free") and there(lambda a: a.page_cache == "limited"),
-            'arms with page_cache = "limited" and "free"',
-        ),
-    }
-    good, words = needs[figure]
-    return "" if good else words
+    return KINDS[figure].needs(Arms(scenario))
 
 
 def figures_of(scenario: Scenario) -> list[str]:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
-from pgflash.errors import BrokeOff
+from pgflash.lab.pgbench import LoadResult, latencies, parse_output
 from pgflash.pilot import db
-from pgflash.pilot.loads.base import PERCENTILES, LoadResult, percentile, percentiles
 from pgflash.pilot.scenario import Load
 from pgflash.pilot.target import Place
 from pgflash.system import failure, find_program, run
@@ -126,39 +124,3 @@ class Pgbench:
         with db.connect_to(place) as connection:
             sums = [int(number or 0) for number in db.rows(connection, statement)[0]]
         return {"what": "sums of accounts, tellers, branches and history are equal", "passed": len(set(sums)) == 1, "detail": str(sums)}
-
-
-def parse_output(text: str) -> LoadResult | None:
-    """The summary that pgbench prints; None if there is none."""
-    tps = re.search(r"^tps = ([0-9.]+)", text, re.MULTILINE)
-    average = re.search(r"^latency average = ([0-9.]+) ms", text, re.MULTILINE)
-    count = re.search(r"^number of transactions actually processed: (\d+)", text, re.MULTILINE)
-    failed = re.search(r"^number of failed transactions: (\d+)", text, re.MULTILINE)
-    if tps is None or average is None or count is None:
-        return None
-    return LoadResult(int(count[1]), float(tps[1]), float(average[1]), errors=int(failed[1]) if failed else 0)
-
-
-def latencies(logs: list[Path]) -> tuple[dict[str, float], list[list[float | None]]]:
-    """Percentiles over all, and for each second, from pgbench's log of (sampled) transactions."""
-    every: list[float] = []
-    seconds: dict[int, list[float]] = {}
-    for path in logs:
-        for line in path.read_text("ascii", "replace").splitlines():
-            fields = line.split()
-            if len(fields) < 6 or not fields[2].isdigit():  # a failed transaction has a word in place of its time
-                continue
-            try:
-                milliseconds, second = int(fields[2]) / 1000, int(fields[4])
-            except ValueError as error:
-                raise BrokeOff(f"{path.name} has a line that is not pgbench's: {line!r}") from error
-            every.append(milliseconds)
-            seconds.setdefault(second, []).append(milliseconds)
-    if not every:
-        return {}, []
-    first = min(seconds)
-    over_time: list[list[float | None]] = []
-    for second in sorted(seconds):
-        ordered = sorted(seconds[second])
-        over_time.append([second - first, *(round(percentile(ordered, share), 3) for share in PERCENTILES)])
-    return percentiles(every), over_time

@@ -15,10 +15,10 @@ from __future__ import annotations
 
 from pgflash.pilot.figures import Point
 from pgflash.pilot.report import evidence, select
-from pgflash.pilot.report.build import TELLING, factor, is_slower
 from pgflash.pilot.report.evidence import BUSY
 from pgflash.pilot.report.evidence import size as _size
 from pgflash.pilot.report.model import Advice, Verdict
+from pgflash.pilot.report.parts import TELLING, factor, is_slower
 from pgflash.pilot.scenario import Scenario
 from pgflash.units import MB, show_bytes, show_ms, show_times
 
