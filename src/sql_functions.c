@@ -443,6 +443,7 @@ check_scrub_possible(void)
 					why.message[0] ? ": " : "", why.message),
 			 errhint(state == FC_STATE_STARTING ? "Try again in a moment." :
 					 state == FC_STATE_OFF ? "Call pg_flashcache_enable() first." :
+					 state == FC_STATE_PAUSED ? "Set pg_flashcache.pause_when_slow to off, or wait until it continues." :
 					 "The server does not have the file open, so it cannot erase it.")));
 }
 

@@ -78,33 +78,42 @@ knows_segments(SMgrRelation reln)
  * FileGetRawDesc() opens a file that was closed in favour of others, and may
  * close another one for that.  A question is not worth it.  So it is called
  * once for a segment, and then only when the server itself has used the file;
- * the number is believed as long as it leads to the same file.
+ * the number is believed as long as it leads to the same file.  To know that,
+ * the file system is not asked: it may be one that answers late, or never.
  */
 typedef struct RawDesc
 {
 	File		file;			/* 0: none yet */
 	int			fd;
 	FcTag		segment;		/* its number instead of a block's */
-	dev_t		dev;
-	ino_t		ino;
+	uint32		dev_major;
+	uint32		dev_minor;
+	uint64		ino;
 } RawDesc;
 
 static RawDesc raw_descs[4096]; /* by virtual file */
 
+static bool
+which_file(int fd, struct statx *stx)
+{
+	return statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE | STATX_INO, stx) == 0;
+}
+
 static void
 learn_raw_desc(RawDesc *d, File file, const FcTag *segment)
 {
-	struct stat st;
+	struct statx stx;
 
 	d->file = file;
 	d->segment = *segment;
 	d->fd = FileGetRawDesc(file);
-	if (d->fd >= 0 && fstat(d->fd, &st) != 0)
+	if (d->fd >= 0 && !which_file(d->fd, &stx))
 		d->fd = -1;
 	if (d->fd < 0)
 		return;
-	d->dev = st.st_dev;
-	d->ino = st.st_ino;
+	d->dev_major = stx.stx_dev_major;
+	d->dev_minor = stx.stx_dev_minor;
+	d->ino = stx.stx_ino;
 }
 
 static bool
@@ -119,11 +128,12 @@ raw_desc(SMgrRelation reln, int segment)
 	FcTag		tag = fc_tag_of(reln, segment);
 	File		file = reln->md_seg_fds[MAIN_FORKNUM][segment].mdfd_vfd;
 	RawDesc    *d = &raw_descs[file % lengthof(raw_descs)];
-	struct stat st;
+	struct statx stx;
 
 	if (!is_raw_desc(d, file, &tag))
 		learn_raw_desc(d, file, &tag);
-	else if (d->fd >= 0 && (fstat(d->fd, &st) != 0 || st.st_dev != d->dev || st.st_ino != d->ino))
+	else if (d->fd >= 0 && (!which_file(d->fd, &stx) || stx.stx_ino != d->ino ||
+							stx.stx_dev_major != d->dev_major || stx.stx_dev_minor != d->dev_minor))
 		d->fd = -1;
 	return d->fd;
 }

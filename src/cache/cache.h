@@ -87,7 +87,8 @@ extern bool fc_cache_take_warning(FcReason *why);
 
 /*
  * How to ask the page cache about a page: returns a descriptor of the data
- * file and the page's offset in it, or -1.  Must not open or read anything.
+ * file and the page's offset in it, or -1.  Must not open or read anything, nor
+ * wait for the data file's file system.
  */
 typedef int (*FcDataFd) (void *arg, BlockNumber blk, off_t *offset);
 

@@ -91,7 +91,7 @@ static ssize_t opening = FC_NOT_BEGUN;
 
 /* Closing one: its number, -1 when that is done, and where it leads. */
 static ssize_t closing = FC_NOT_BEGUN;
-static int	closing_fd = -1;
+int			fc_call_closing_fd = -1;
 static struct statx closing_file;
 
 uint64
@@ -187,7 +187,7 @@ fc_store_memory(int pages)
 static void
 begin_to_close(int fd)
 {
-	closing_fd = fd;
+	fc_call_closing_fd = fd;
 	fc_uring_close(fd, &closing);
 	fc_uring_submit();
 }
@@ -205,7 +205,7 @@ still_open(void)
 {
 	struct statx stx;
 
-	return which_file(closing_fd, &stx) && stx.stx_ino == closing_file.stx_ino &&
+	return which_file(fc_call_closing_fd, &stx) && stx.stx_ino == closing_file.stx_ino &&
 		stx.stx_dev_major == closing_file.stx_dev_major && stx.stx_dev_minor == closing_file.stx_dev_minor;
 }
 
@@ -223,25 +223,25 @@ has_closed(void)
 		fc_uring_look();
 	if (fc_in_flight(closing) && !fc_uring_lost(closing))
 		return false;
-	if (likely(closing_fd < 0))
+	if (likely(fc_call_closing_fd < 0))
 		return true;
 	if ((closing != -ECANCELED && closing != FC_NOT_TAKEN) || !still_open())
-		closing_fd = -1;
+		fc_call_closing_fd = -1;
 	else if (fc_uring_ready())
-		begin_to_close(closing_fd);
+		begin_to_close(fc_call_closing_fd);
 	else if (fc_uring_never())
 	{
-		(void) close(closing_fd);
-		closing_fd = -1;
+		(void) close(fc_call_closing_fd);
+		fc_call_closing_fd = -1;
 	}
-	return closing_fd < 0;
+	return fc_call_closing_fd < 0;
 }
 
 bool
 fc_call_close_late(void)
 {
-	if (unlikely(opening != FC_NOT_BEGUN && opening == closing_fd))
-		closing_fd = -1;		/* the number was free: that one has gone */
+	if (unlikely(opening != FC_NOT_BEGUN && opening == fc_call_closing_fd))
+		fc_call_closing_fd = -1;	/* the number was free: that one has gone */
 	(void) has_closed();
 	if (likely(opening == FC_NOT_BEGUN))
 		return true;
@@ -259,8 +259,8 @@ fc_call_close(int fd, bool bounded)
 {
 	Assert(fd >= 0);
 	Assert(!fc_in_writer());
-	if (unlikely(fd == closing_fd))
-		closing_fd = -1;		/* as above */
+	if (unlikely(fd == fc_call_closing_fd))
+		fc_call_closing_fd = -1;	/* as above */
 	if (!bounded || (!fc_uring_ready() && fc_uring_never()))
 	{
 		/* not again if it fails: the number may be somebody else's by then */

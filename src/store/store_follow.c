@@ -87,7 +87,11 @@ fc_follow(int timeout_ms)
 	Assert(!fc_in_writer() && !fc_in_device_process());
 	Assert(timeout_ms >= 0);
 	if (likely(fc_follow_opening == generation && followed && fc_follow_fd >= 0))
+	{
+		if (unlikely(fc_call_closing_fd >= 0))
+			(void) fc_call_close_late();
 		return true;
+	}
 	errno = EAGAIN;
 	if (generation == 0)
 		return false;

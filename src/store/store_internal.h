@@ -188,6 +188,9 @@ extern int	fc_call_open(const char *path, int flags, int timeout_ms);
  */
 extern bool fc_call_close_late(void);
 
+/* The descriptor that is being closed, or is still to be; -1: none. */
+extern int	fc_call_closing_fd;
+
 /*
  * As close(); `bounded`: by io_uring, since it may have to wait for the device.
  * It is taken care of then until it is closed.  False: not now, since one is

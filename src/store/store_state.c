@@ -183,8 +183,11 @@ fc_store_last_errno(void)
 const char *
 fc_store_hint(int code)
 {
-	return code == ENOSPC || code == EDQUOT ? "The storage below the device is full (thin provisioning, a sparse file): free space there." :
-		"Check the device.";
+	if (code == ENOSPC || code == EDQUOT)
+		return "The storage below the device is full (thin provisioning, a sparse file): free space there.";
+	if (code == EFBIG)
+		return "Raise the limit of file sizes (ulimit -f), or lower pg_flashcache.size, and restart the server.";
+	return "Check the device.";
 }
 
 const FcReason *

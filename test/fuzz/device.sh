@@ -71,9 +71,11 @@ set_conf() {
   pg_ctl --silent --pgdata="$run/data" reload
 }
 
+# Until it is ended: what is under way then is waited for, so nothing is spoilt afterwards.
 spoil_for_ever() {
-  local n=0
-  while "$here/spoil.py" "$run/flash" "$((seed + n))" 200 >>"$dir/spoilt"; do
+  local n=0 on=1
+  trap 'on=' TERM
+  while [ -n "$on" ] && "$here/spoil.py" "$run/flash" "$((seed + n))" 200 >>"$dir/spoilt"; do
     n=$((n + 1))
   done
 }
@@ -87,8 +89,9 @@ while [ $SECONDS -lt "$end" ] || [ $rounds -lt 2 ]; do
   # Off and on again: empty, and the slots that were taken out of use are back. The file was not shortened or moved.
   set_conf "pg_flashcache.enabled = off" "pg_flashcache.verify = $verify"
   fc_cluster_wait_state "$run" disabled
-  # What is left of the header is looked at when the device is opened: a spoilt one is refused, as it should be.
-  dd if=/dev/zero of="$run/flash" bs=1M count=1 conv=notrunc status=none
+  # What is left of the header is looked at when the device is opened: a spoilt one is refused, as it should be, and so is
+  # a file that begins with zeros and holds something behind them.
+  dd if=/dev/zero of="$run/flash" bs=8k count=$(($(stat --format=%s "$run/flash") / 8192)) conv=notrunc status=none
   set_conf "pg_flashcache.enabled = on"
   fc_cluster_wait_state "$run" active
   before=$(stat_of "checksum_failures || ' ' || hits || ' ' || verify_checks")

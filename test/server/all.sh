@@ -5,7 +5,7 @@
 #   fc_test_all ROOT --full        the same with every size of cache, with the settings for reading at their extremes, with all
 #                                  TAP scripts of PostgreSQL's, and under sanitizers and valgrind
 #
-# A plan has a line for each run of test.sh. With --all three of them run side by side (FC_LANES in the environment: how many),
+# A plan has a line for each run of test.sh. With --all two of them run side by side (FC_LANES in the environment: how many),
 # since every stage waits at times. Each has directories of its own; what is the machine's changes hands under a lock
 # (test/lib/root-places.sh). Everything that is downloaded or made once and kept is there before the first line begins. What a
 # line printed is shown when it is done, and is in build/test-logs-all/NN-MAJOR/, with the logs of its stages. What failed is
@@ -106,7 +106,7 @@ fc_test_all() {
   if [ "$how" = --full ]; then
     export FC_RECOVERY=full FC_FUZZ_SECONDS=600
   else
-    lanes=${FC_LANES:-3}
+    lanes=${FC_LANES:-2}
   fi
   rm -rf "$logs"
   mkdir -p "$logs"

@@ -338,10 +338,34 @@ my @counters = qw(read_errors write_errors checksum_failures slots_retired hits)
 		usleep(100_000);
 	}
 	is($has->(), 0, 'not closed: it is later');
-	$session->quit;
 	$node->append_conf('postgresql.conf', 'pg_flashcache.enabled = on');
 	$node->reload;
 	fc_wait_active($node);
+
+	# The same where the session has opened another file meanwhile, and hits there.
+	fc_to_flash($node, 't');
+	is($session->query_safe('SELECT count(*) FROM t'), 10, 'not closed, another file: from flash');
+	fc_failpoint($node, 'store_close', 'error');
+	$node->append_conf('postgresql.conf', 'pg_flashcache.enabled = off');
+	$node->reload;
+	fc_wait_state($node, 'disabled');
+	unlink $file or die $!;
+	$node->append_conf('postgresql.conf', 'pg_flashcache.enabled = on');
+	$node->reload;
+	fc_wait_active($node);
+	fc_to_flash($node, 't');
+	is($session->query_safe('SELECT count(*) FROM t'), 10, 'not closed, another file: from that one');
+	my $former = sub { return scalar grep { (readlink $_ // '') eq "$file (deleted)" } glob "/proc/$pid/fd/*" };
+	is($has->() . $former->(), '11', 'not closed, another file: the session has both open');
+	fc_failpoint($node, 'store_close', 'off');
+	for (1 .. 100)
+	{
+		$read->();
+		last if !$former->();
+		usleep(100_000);
+	}
+	is($has->() . $former->(), '10', 'not closed, another file: it is later');
+	$session->quit;
 }
 
 # A session for which the kernel may not make the thread that is to open the device: nobody else is concerned.

@@ -334,6 +334,8 @@ ok(1, 'write hung: a fast shutdown');
 	$slow->();
 	my %now = fc_stat($node, 'state', 'reason', 'used');
 	is($now{state}, 'paused', 'slow: left alone');
+	my ($ret, $out, $err) = $node->psql('postgres', 'SELECT pg_flashcache_scrub()');
+	like($err, qr/cannot be erased while it is paused: .*HINT:  Set pg_flashcache.pause_when_slow to off, or wait/s, 'slow: it is not erased');
 	like($now{reason}, qr/^flash is slower than the disk: \d+\.\d\d ms a read, the disk \d+\.\d\d ms$/, 'slow: it says how slow');
 	cmp_ok($now{used}, '>=', $used, 'slow: its pages stay');
 	my %moved = fc_delta($node, sub { fc_evict($node, 't'); $node->safe_psql('postgres', $read) }, 'hits', 'inserts', 'read_errors');
