@@ -66,6 +66,11 @@ def process_state(pid: int) -> tuple[str, int] | None:
     return fields[0], int(fields[1])
 
 
+def lsn(text: str) -> int:
+    high, low = text.split("/")
+    return (int(high, 16) << 32) + int(low, 16)
+
+
 def is_dead(pid: int) -> bool:
     # A zombie is dead: it waits for nothing but its parent.
     state = process_state(pid)
@@ -99,6 +104,9 @@ class Server:
         self.log = directory / "log"
         self.killed: set[int] = set()  # processes that we have killed
         self.in_the_way: list[str] = []  # files for which it had to be started twice
+        self.conf: dict[str, str] = {}  # settings drawn for it, the last ones
+        self.good_for = 0  # the checkpoint for which the log on flash is known to be complete (src/warm.md)
+        self.due = 0  # the same, where the last start began at it, and hence must load the log
         self._log_seen = 0
 
     # ---- making it ----
@@ -136,6 +144,7 @@ class Server:
             + [f"--dbname=host={self.dir} port={PORT} user=postgres", f"--pgdata={other.data}"]
         )
         other.configure(other.own_place())
+        other.conf = dict(self.conf)
         return other
 
     def remove(self) -> None:
@@ -155,8 +164,16 @@ class Server:
         except (OSError, ValueError):
             return None
 
+    def checkpoint(self) -> int:
+        """The last one, by pg_control."""
+        found = re.search(r"Latest checkpoint location: +(\S+)", run(["pg_controldata", str(self.data)]))
+        assert found is not None
+        return lsn(found.group(1))
+
     def start(self, arm: str = "", wait: bool = True) -> None:
         """`arm`: a point and its action, armed from the start (src/failpoint.h)."""
+        self.due = self.good_for if self.good_for == self.checkpoint() else 0
+        self.good_for = 0
         command = ["pg_ctl", "--wait" if wait else "--no-wait", "--silent", f"--timeout={PATIENCE_S:.0f}"]
         command += [f"--pgdata={self.data}", f"--log={self.log}", "start"]
         env = {**os.environ, "FC_ARM": arm} if arm else None
@@ -164,7 +181,7 @@ class Server:
         try:
             run(command, env=env)
         except Failure:
-            found = IN_THE_WAY.search(self.log.read_bytes()[logged:].decode(errors="replace"))
+            found = IN_THE_WAY.search(self.log_since(logged))
             if found is None:
                 raise
             self.in_the_way.append(found.group(1))
@@ -283,6 +300,11 @@ class Server:
         text = text[: text.rfind(b"\n") + 1]
         self._log_seen += len(text)
         return text.decode(errors="replace")
+
+    def log_since(self, offset: int) -> str:
+        with open(self.log, "rb") as f:
+            f.seek(offset)
+            return f.read().decode(errors="replace")
 
     def log_complaints(self, text: str, faults: bool) -> list[str]:
         """Lines that must not be there. `faults`: the device was damaged on purpose."""

@@ -12,6 +12,7 @@ it is one statement. ALLOWED and ALLOWED_IN have the SQLSTATEs that are no failu
 from __future__ import annotations
 
 import contextlib
+import copy
 import pathlib
 import random
 import threading
@@ -229,6 +230,10 @@ class Session:
 
     def prepare(self) -> None:
         """Makes what the session needs, once."""
+
+    def memory(self) -> dict[str, object]:
+        """What it knows of the database; for a time when that is set back."""
+        return {name: copy.deepcopy(value) for name, value in vars(self).items() if name not in ("torture", "conn", "failure", "last")}
 
     def refused(self) -> None:
         """The server has refused a statement and rolled back."""

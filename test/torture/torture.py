@@ -3,10 +3,11 @@
 
 Rounds of: sessions at work (sessions.py) until a number of operations is reached; then the server is hit in one of many
 ways (EVENTS); then it recovers, and everything is checked: the tables against the shadow log (shadow.py), pg_amcheck
-with heapallindexed, pg_checksums after clean stops, the counters and the logs. Every hit is compared with the disk
-(pg_flashcache.verify), shared buffers have 128 pages or a few more, and the cache not many more than that.
+with heapallindexed, pg_checksums after clean stops, the counters and the logs. After two starts of three every hit is
+compared with the disk (pg_flashcache.verify), and after about half of them entries survive an end of the server
+(pg_flashcache.persistence). Shared buffers have 128 pages or a few more, and the cache not many more than that.
 
-    torture.py [--minutes N | --rounds N | --kills N] [--seed N] [--operations N] [--events A,B] [DIR]
+    torture.py [--minutes N | --rounds N | --kills N] [--persistence on|off] [--seed N] [--operations N] [--events A,B] [DIR]
     torture.py --health [--minutes N] [--every S] [--seed N] [DIR]        memory, descriptors and locks: health.py
 
 The seed decides everything that is chosen; it is printed at the beginning and with every failure. The same seed gives
@@ -39,7 +40,7 @@ from collections.abc import Callable
 import health
 import pq
 import sessions
-from cluster import TROUBLE, Failure, Server, run, wait_until
+from cluster import TROUBLE, Failure, Server, lsn, run, wait_until
 
 # By how much a round's number of operations differs from the one that was asked for.
 SPREAD = (0.5, 1.5)
@@ -50,6 +51,30 @@ COUNTERS = ("hits", "misses", "verify_checks", "inserts", "eviction_aged_out", "
 # Where the log of what is on flash is written (src/warm.md), and where it is loaded: a server is killed there.
 LOG_POINTS = ("warm_group", "warm_blocks", "warm_stamp", "warm_map")
 LOAD_POINTS = ("warm_load", "switch_opened")
+# Where recovery is held up, so that it is not over when the server is killed.
+REDO_POINTS = ("disk_read", "write_before_md", "file_after_md", "database_after", "invalidate_bumped")
+# What the log of an earlier run gave at the last start. All are NULL while persistence is off.
+RESTORED = ("restored", "not_restored_touched", "not_restored_removed", "torn_blocks", "restored_wrong")
+# The stamp of a log that is being written, if the server has not been told to switch the cache off.
+STAMP_SQL = (
+    "SELECT coalesce(stamp_checkpoint, '0/0'), checkpoint_lsn FROM pg_stat_flashcache_persistence, pg_control_checkpoint()"
+    " WHERE writing AND NOT EXISTS (SELECT FROM pg_file_settings WHERE name = 'pg_flashcache.enabled' AND setting <> 'on')"
+)
+# Pages on flash of a table that nobody changes.
+FILLER_SQL = (
+    "SELECT relblocknumber FROM pg_flashcache_pages WHERE relfilenode = pg_relation_filenode('filler')"
+    " AND reldatabase = (SELECT oid FROM pg_database WHERE datname = current_database())"
+)
+# For the restarts at the end of a run; all that is on flash stays there.
+PROOF_CONF = {
+    "pg_flashcache.persistence": "on",
+    "pg_flashcache.verify": "on",
+    "pg_flashcache.admission": "all",
+    "pg_flashcache.size": "64MB",
+    "shared_buffers": "1536kB",
+    "wal_level": "replica",
+    "max_wal_senders": "5",
+}
 
 WAIT_SQL = (
     "CREATE OR REPLACE FUNCTION fc_failpoint_wait(name text) RETURNS void"
@@ -87,7 +112,6 @@ BASE_CONF = (
     "restart_after_crash = on",
     "jit = off  # which grows by itself: an index that is forced looks costly enough for it",
     "hot_standby = on",
-    "pg_flashcache.persistence = on",
     "shared_preload_libraries = 'pg_flashcache'",
     *(pathlib.Path(__file__).parent.parent / "lib" / "cache.conf").read_text().splitlines(),
 )
@@ -114,7 +138,6 @@ class Torture:
         self.server = self.new_server()
         self.standby: Server | None = None
         self.wal_level = "replica"
-        self.size = "4MB" if options.kills else ""
         self.crashing = False
         self.terminated: set[int] = set()
         self.stops = [threading.Event() for _ in range(3)]  # by Session.ends
@@ -129,6 +152,7 @@ class Torture:
         self.deck: list[str] = []
         self.killed_at: collections.Counter[str] = collections.Counter()
         self.starts: collections.Counter[str] = collections.Counter()
+        self.restored: collections.Counter[str] = collections.Counter()
         self.began = time.monotonic()
 
         logs = directory
@@ -196,7 +220,8 @@ class Torture:
             self.index_kinds = tuple(kind for kind in sessions.INDEXES if kind != "brin")
         self.server.initdb(checksums, conf)
         self.say(f"data checksums {'on' if checksums else 'off'}, full_page_writes {'on' if whole_pages else 'off'}; {run(['postgres', '--version']).strip()}")
-        self.configure(rng, self.next_event())
+        health_conf = {"pg_flashcache.verify": "on", "pg_flashcache.persistence": "on"}
+        self.configure(rng, self.next_event(), health_conf if self.options.health else None)
         self.server.start()
         with self.server.connect() as conn:
             conn.run("CREATE EXTENSION pg_flashcache")
@@ -230,21 +255,32 @@ class Torture:
             session.prepare()
             session.disconnect()
 
-    def configure(self, rng: random.Random, event: str) -> None:
+    def configure(self, rng: random.Random, event: str, fixed: dict[str, str] | None = None) -> None:
         """Settings that need a restart, drawn for each; the round's event must be possible with them."""
-        # A crash with it is a cold start.
-        minimal = rng.random() < (0.05 if self.options.kills else 0.25) and event not in self.WITH_STANDBY
-        self.wal_level = "minimal" if minimal else "replica"
+        before = self.server.conf
         size = rng.choice(("512kB", "4MB", "32MB", "64MB"))
-        if not self.size or rng.random() < 0.2:  # another size is a cold start
-            self.size = size
+        if before and rng.random() >= 0.2:  # another size is a cold start
+            size = before["pg_flashcache.size"]
+        elif self.options.kills and not before:
+            size = "4MB"
+        persistence = rng.choice(("on", "off"))
+        if self.options.persistence != "drawn":
+            persistence = self.options.persistence
+        elif before and rng.random() < 0.6:
+            persistence = before["pg_flashcache.persistence"]
+        # A crash with it is a cold start.
+        minimal = rng.random() < (0.05 if persistence == "on" else 0.25) and event not in self.WITH_STANDBY
         conf = {
             # An index that is built pins 32 pages at once (log_newpage_range), as may the end of a transaction with
             # wal_level = minimal: four sessions at that take all the buffers of 1 MB.
             "shared_buffers": rng.choice(("1536kB", "1536kB", "2MB", "4MB")),
-            "pg_flashcache.size": self.size,
+            "pg_flashcache.size": size,
+            "pg_flashcache.persistence": persistence,
+            "pg_flashcache.verify": rng.choice(("on", "on", "off")),
             "pg_flashcache.admission": rng.choice(("all", "all", "auto", "reuse")),
-            "wal_level": self.wal_level,
+            # A stop with it also copies shared_buffers to flash, and the next start loads them again.
+            "pg_flashcache.max_shutdown_delay": rng.choice(("0", "0", "2s")),
+            "wal_level": "minimal" if minimal else "replica",
             "max_wal_senders": "0" if minimal else "5",
             "max_parallel_workers_per_gather": rng.choice(("0", "2")),
         }
@@ -254,6 +290,12 @@ class Torture:
             conf["io_combine_limit"] = combine
         if self.major() >= 18:
             conf["io_method"] = io_method
+        conf |= fixed or {}
+        self.wal_level = conf["wal_level"]
+        same = all(conf[f"pg_flashcache.{name}"] == before.get(f"pg_flashcache.{name}") for name in ("size", "persistence"))
+        if not same or minimal:
+            self.server.good_for = 0
+        self.server.conf = conf
         self.server.configure(f"{name} = '{value}'" for name, value in conf.items())
         self.server.configure([os.environ.get("FC_EXTRA_CONF", "")])
         self.say("settings: " + ", ".join(f"{n} = {v}" for n, v in conf.items()))
@@ -302,33 +344,48 @@ class Torture:
         return True
 
     def kill_child(self, kind: str) -> bool:
+        self.choose_moment()
         return self.kill_first(self.server.find(kind)[:1])
 
     def kill_backend(self) -> bool:
+        self.choose_moment()
         mine = [s.conn.pid for s in self.sessions if s.conn is not None]
         return self.kill_first(random.Random(f"{self.seed}/{self.round}/victim").sample(mine, len(mine)))
 
     def kill_server(self) -> bool:
-        if self.options.kills:
-            with contextlib.suppress(pq.Lost, pq.SqlError):  # the sessions are at work, and may have taken all connections
-                self.wait_stamp()
+        self.choose_moment()
         self.crashing = True
         self.server.kill_all()
         return True
 
     def kill_postmaster(self) -> bool:
+        self.choose_moment()
         self.crashing = True
         self.server.kill_postmaster()
         return True
 
     def crash_in_recovery(self) -> bool:
+        """Twice: after a moment, or while recovery is held up. It then begins anew, with the log that it had."""
         self.kill_server()
         for delay_ms in (20, 150):
-            rng = random.Random(f"{self.seed}/{self.round}/{delay_ms}")
-            self.server.start(wait=False)
-            time.sleep(rng.randrange(delay_ms) / 1000)
-            self.server.kill_all()
+            self.start_and_kill(random.Random(f"{self.seed}/{self.round}/{delay_ms}"), delay_ms)
         return True
+
+    def start_and_kill(self, rng: random.Random, delay_ms: int) -> None:
+        logged = self.server.log.stat().st_size
+        if rng.random() < 0.6:
+            self.server.start(arm=f"{rng.choice(REDO_POINTS)} pause", wait=False)
+            with contextlib.suppress(Failure):  # there may be nothing to recover
+                wait_until("recovery has begun", lambda: "redo starts at" in self.server.log_since(logged), 3.0)
+        else:
+            self.server.start(wait=False)
+        time.sleep(rng.randrange(delay_ms) / 1000)
+        self.server.kill_all()
+        log = self.server.log_since(logged)
+        in_recovery = "redo starts at" in log and "redo done at" not in log
+        if in_recovery:
+            self.server.good_for = self.server.due
+        self.killed_at["recovery" if in_recovery else "around recovery"] += 1
 
     # The log of what is on flash (src/warm.md): the server is killed where it is written, and where it is loaded.
 
@@ -350,28 +407,63 @@ class Torture:
         conn.prepare("arm", "SELECT fc_failpoint($1::text, $2::text)")
         conn.prepare("wait", "SELECT fc_failpoint_wait($1::text)")
 
+    def persists(self) -> bool:
+        return self.server.conf["pg_flashcache.persistence"] == "on"
+
+    def note_stamp(self, conn: pq.Connection) -> bool:
+        """A start at the checkpoint of the stamp must load the log; is there no later one?"""
+        for stamp, checkpoint in conn.run(STAMP_SQL):
+            if not self.faults and self.wal_level != "minimal":
+                self.server.good_for = lsn(stamp or "")
+            return stamp == checkpoint
+        return False
+
     def wait_stamp(self) -> bool:
         """Until a crash now would leave a log that is good, if it can be so soon."""
+        if not self.persists():
+            return False
         with self.server.connect() as conn:
-            sql = (
-                "SELECT coalesce(writing AND stamp_checkpoint = (SELECT checkpoint_lsn FROM pg_control_checkpoint()), false)"
-                " FROM pg_stat_flashcache_persistence"
-            )
             with contextlib.suppress(Failure):
-                wait_until("the log is complete", lambda: conn.one(sql) == "t", 3.0)
+                wait_until("the log is complete", lambda: self.note_stamp(conn), 3.0)
                 return True
         return False
 
-    def touch(self, rng: random.Random) -> None:
+    def wait_stamp_at_work(self) -> None:
+        self.wait_threads(0)  # who switches the cache off
+        with contextlib.suppress(pq.Lost, pq.SqlError):  # the sessions may have taken all connections
+            self.wait_stamp()
+
+    def choose_moment(self) -> None:
+        """Any; or one at which the log is complete, which the next start must then load."""
+        if random.Random(f"{self.seed}/{self.round}/moment").random() < 0.5:
+            self.wait_stamp_at_work()
+
+    def stop_cleanly(self) -> None:
+        """The next start must load what is on flash, if the log was written until now."""
+        # A fast shutdown waits for who is held up by a pause point, and would end who could let them go.
+        self.wait_threads(0)
+        with self.server.connect() as conn:
+            written = bool(conn.run(STAMP_SQL)) and not self.faults
+        self.crashing = True
+        self.server.stop("fast")
+        self.server.good_for = self.server.checkpoint() if written else 0
+
+    def touch(self, rng: random.Random, checkpoints: bool = True) -> None:
         """Changes pages, not rows; some are written, some by a checkpoint."""
         with self.server.connect(sessions.MAIN) as conn:
             conn.run(f"UPDATE shared SET gen = gen WHERE id % {rng.choice((7, 40, 200))} = {rng.randrange(7)}")
-            if rng.random() < 0.4:
+            if rng.random() < 0.4 and checkpoints:
                 conn.run("CHECKPOINT")
             conn.run("SELECT count(*) FROM filler WHERE id % 3 = 0")
 
+    def push_out(self) -> None:
+        with self.server.connect(sessions.MAIN, options="-c enable_seqscan=off -c enable_bitmapscan=off") as conn:
+            conn.run("SELECT sum(length(pad)) FROM (SELECT pad FROM filler WHERE id > 0 ORDER BY id) f")
+
     def kill_in_log(self) -> bool:
         """Kill -9 of everything while the writer stands in a group or a stamp."""
+        if not self.persists():
+            return self.kill_server()
         rng = random.Random(f"{self.seed}/{self.round}/log")
         point = rng.choice(LOG_POINTS)
         self.join()
@@ -388,6 +480,7 @@ class Torture:
                 conn.run("CHECKPOINT")
                 stood = self.stands(conn, point, 300)
                 if stood:
+                    self.note_stamp(conn)
                     break
         self.server.kill_all()
         self.killed_at[point if stood else f"not {point}"] += 1
@@ -395,17 +488,15 @@ class Torture:
 
     def kill_in_load(self) -> bool:
         """Kill -9 of everything, or a clean stop; and kill -9 of everything while the log is being loaded after it."""
+        if not self.persists():
+            return self.kill_server()
         rng = random.Random(f"{self.seed}/{self.round}/load")
         point = rng.choice(LOAD_POINTS)
-        clean = rng.random() < 0.5
-        if clean:
-            self.wait_threads(0)  # a fast shutdown waits for who is held up by a pause point
-        self.crashing = True
-        if clean:
-            self.server.stop("fast")
+        if rng.random() < 0.5:
+            self.stop_cleanly()
         else:
-            with contextlib.suppress(pq.Lost, pq.SqlError):  # the sessions are at work
-                self.wait_stamp()
+            self.wait_stamp_at_work()
+            self.crashing = True
             self.server.kill_all()
         self.server.start(arm=f"{point} pause")
         with self.server.connect() as conn:
@@ -415,6 +506,8 @@ class Torture:
         if stood and rng.random() < 0.7:
             self.touch(rng)
         self.server.kill_all()
+        if stood and point == "warm_load" and self.wal_level != "minimal":
+            self.server.good_for = self.server.due  # the log has been left alone
         self.killed_at[point if stood else f"not {point}"] += 1
         return True
 
@@ -429,6 +522,9 @@ class Torture:
             else:
                 self.server.start()
                 self.server.wait_ready()
+                with self.server.connect() as conn:
+                    self.reset_settings(conn)
+                    self.activate(conn)
                 self.look_at_restored(self.server)
                 for _ in range(rng.randrange(3)):
                     self.touch(rng)
@@ -446,11 +542,70 @@ class Torture:
         self.server.stop("immediate")
         return True
 
-    def restart(self) -> bool:
-        # A fast shutdown waits for who is held up by a pause point, and would end who could let them go.
-        self.wait_threads(0)
+    def set_back(self) -> bool:
+        """The data directory is set back to a copy of the stopped or killed server; what is on flash is of later.
+
+        Later is the work of the sessions, or changed pages and no checkpoint. And the server may run without the library
+        before the cache sees the data directory again: then the same places of the WAL have other records.
+        """
+        rng = random.Random(f"{self.seed}/{self.round}/back")
+        self.join()
+        self.drop_standby()
+        with self.server.connect() as conn:
+            self.reset_settings(conn)
+            self.disarm(conn)
+            self.activate(conn)
+        crashed = rng.random() < 0.4
+        if crashed:
+            self.wait_stamp()
+            self.crashing = True
+            self.server.kill_all()
+        else:
+            self.stop_cleanly()
+        copy = self.server.dir / "copy"
+        shutil.copytree(self.server.data, copy, symlinks=True)
+        memories, conf = [session.memory() for session in self.sessions], self.server.conf
+        if rng.random() < 0.3:
+            self.configure(rng, "")
+        self.server.start()
+        self.server.wait_ready()
+        if rng.random() < 0.5:
+            self.check_all(rng, crashed)
+            self.round += 1  # other operations than before
+            self.run_sessions(False)
+        else:
+            for _ in range(4):
+                self.touch(rng, checkpoints=False)
+                self.push_out()
+        if rng.random() < 0.3:
+            self.stop_cleanly()
         self.crashing = True
-        self.server.stop("fast")
+        self.server.kill_all()
+        self.join()
+        shutil.rmtree(self.server.data)
+        copy.rename(self.server.data)
+        for session, memory in zip(self.sessions, memories, strict=True):
+            vars(session).update(memory)
+        self.server.conf, self.server.good_for = conf, 0
+        self.wal_level = conf["wal_level"]
+        if rng.random() < 0.5:
+            self.run_without_library(rng)
+            crashed = True
+        return crashed
+
+    def run_without_library(self, rng: random.Random) -> None:
+        """Until it is killed. It writes more WAL than flash has seen, or less."""
+        self.server.configure(["shared_preload_libraries = ''"])
+        self.server.start()
+        with self.server.connect() as conn:
+            conn.run(f"SELECT pg_logical_emit_message(false, 'x', repeat('x', {rng.choice((1, 30, 30))} << 20))")
+        if rng.random() < 0.3:
+            self.touch(rng, checkpoints=False)
+        self.server.kill_all()
+        self.server.configure(["shared_preload_libraries = 'pg_flashcache'"])
+
+    def restart(self) -> bool:
+        self.stop_cleanly()
         if "1" in run(["pg_controldata", str(self.server.data)]).split("checksum version:")[1].split("\n")[0]:
             self.server.remove_unfinished_tablespaces()
             run(["pg_checksums", "--check", f"--pgdata={self.server.data}"])
@@ -502,7 +657,10 @@ class Torture:
         rng = random.Random(f"{self.seed}/{self.round}/standby")
         victims = self.standby.find(rng.choice(("startup", "flashcache writer", "checkpointer")))
         self.quiet()
-        if rng.random() < 0.5 or not victims:
+        how = rng.random()
+        if how < 0.2:
+            self.standby.stop("fast")
+        elif how < 0.6 or not victims:
             self.standby.kill_all()
         else:
             self.standby.kill_child(victims[0])
@@ -513,6 +671,7 @@ class Torture:
         if self.standby.postmaster() is None:
             self.standby.start()
         self.standby.wait_ready()
+        self.look_at_restored(self.standby)
         with self.server.connect() as conn, self.standby.connect(sessions.MAIN) as other:
             self.wait_standby(conn, other)
             with self.server.connect(sessions.MAIN) as here:
@@ -535,6 +694,7 @@ class Torture:
         "kill_in_log": kill_in_log,
         "kill_in_load": kill_in_load,
         "kill_often": kill_often,
+        "set_back": set_back,
         "immediate": immediate,
         "restart": restart,
         "quiet": quiet,
@@ -603,6 +763,7 @@ class Torture:
             self.configure(rng, event)
             self.server.start()
             self.server.wait_ready()
+            self.look_at_restored(self.server)
         if event in self.WITH_STANDBY and self.standby is None:
             self.add_standby()
         standby = self.standby is not None
@@ -617,10 +778,11 @@ class Torture:
         self.events[event] += 1
         self.join()
         self.crashing = False
-        if self.server.postmaster() is None:
+        stopped = self.server.postmaster() is None
+        if stopped:
             self.configure(rng, self.next_event())
             self.server.start()
-        self.check_all(rng, crashed)
+        self.check_all(rng, crashed, crashed or stopped)
         hits = self.sums["hits"]
         self.say(
             f"{event}{' of faults' if self.faults else ''}{', widened' if self.widen else ''}{', with a standby' if standby else ''}: "
@@ -655,14 +817,15 @@ class Torture:
         if bad:
             raise Failure(f"{server.log} has\n" + "\n".join(bad[:20]))
 
-    def check_all(self, rng: random.Random, crashed: bool) -> None:
+    def check_all(self, rng: random.Random, crashed: bool, started: bool = True) -> None:
         server = self.server
         server.wait_ready()
         with server.connect() as conn:
             self.reset_settings(conn)
             self.disarm(conn)
             self.activate(conn)
-        self.look_at_restored(server)
+        if started:
+            self.look_at_restored(server)
         for session in self.sessions:
             session.settle()
         for session in self.sessions:
@@ -686,14 +849,19 @@ class Torture:
         self.passed += 2
 
     def look_at_restored(self, server: Server) -> None:
-        """Was the log loaded?  Then each page that it has restored is read, and compared with the disk (verify)."""
+        """Was the log loaded, where it must have been?  Then each page that it has restored is read, and with verify compared."""
+        due, server.due = server.due, 0
         with server.connect() as conn:
-            refused, restored, databases = conn.run(
-                "SELECT coalesce(refused, ''), coalesce(restored, 0), (SELECT string_agg(DISTINCT datname, ' ')"
+            refused, loaded, writing, databases = conn.run(
+                "SELECT refused, loaded_at, writing, (SELECT string_agg(DISTINCT datname, ' ')"
                 " FROM pg_flashcache_pages JOIN pg_database d ON d.oid = reldatabase AND datallowconn)"
                 " FROM pg_stat_flashcache_persistence"
             )[0]
-        self.starts[f"cold: {GIVEN.sub('N', refused or '')}" if refused else "warm" if restored != "0" else "nothing"] += 1
+        how = "without persistence" if writing is None else f"cold: {refused}" if loaded is None else "warm"
+        self.starts[GIVEN.sub("N", how)] += 1
+        self.starts["that had to be warm"] += due > 0
+        if due and loaded is None:
+            raise Failure(f"the log was complete for the checkpoint at which the server has started, and was not loaded: {refused}")
         for database in (databases or "").split():
             with server.connect(database) as conn:
                 conn.run("SET lock_timeout = '50ms'")  # a prepared transaction may have locked the relation, or made it
@@ -701,8 +869,55 @@ class Torture:
                     with contextlib.suppress(pq.SqlError):
                         conn.run(READ_SQL.format(relation, blocks))
         with server.connect() as conn:
+            values = conn.run(f"SELECT {', '.join(RESTORED)} FROM pg_stat_flashcache_persistence")[0]
+            entries = {name: int(value or 0) for name, value in zip(RESTORED, values, strict=True)}
+            self.restored.update(entries)
             self.check_counters(conn)
+        self.say(f"started {how}{', as it had to' if due else ''}; {', '.join(f'{n} {name}' for name, n in entries.items() if n)}")
         self.passed += 1
+
+    def fill_flash(self) -> set[str]:
+        """Most pages of the table that nobody changes are there: which?"""
+        with self.server.connect(sessions.MAIN) as conn:
+
+            def most() -> bool:
+                self.push_out()
+                return len(self.on_flash(conn)) >= sessions.FILLER_ROWS * 3 // 4
+
+            wait_until("a table is on flash", most)
+            there = self.on_flash(conn)
+            conn.run("CHECKPOINT")  # the log is complete when this one has its stamp
+            return there
+
+    def on_flash(self, conn: pq.Connection) -> set[str]:
+        return {block or "" for (block,) in conn.run(FILLER_SQL)}
+
+    def check_persistence(self) -> None:
+        """At the end, so that no run passes without it: after a kill, and after a clean stop, all of a table is there again."""
+        self.drop_standby()
+        self.faults = False
+        self.server.stop("fast")
+        self.configure(random.Random(f"{self.seed}/persistence"), "", PROOF_CONF)
+        self.server.start()
+        self.server.wait_ready()
+        for clean in (False, True):
+            before = self.fill_flash()
+            if clean:
+                self.stop_cleanly()
+            else:
+                self.wait_stamp()
+                self.server.kill_all()
+            self.server.start()
+            if not self.server.due:
+                raise Failure("the log of what is on flash does not become complete")
+            self.server.wait_ready()
+            with self.server.connect(sessions.MAIN) as conn:
+                lost = before - self.on_flash(conn)
+            if lost:
+                raise Failure(f"of {len(before)} pages that nobody has changed {len(lost)} are not restored")
+            self.look_at_restored(self.server)
+            self.passed += 1
+        self.read_log(self.server)
 
     def forget_faults(self, conn: pq.Connection) -> None:
         """A page that was spoiled on its way to the device is found when somebody reads it, much later perhaps."""
@@ -758,9 +973,10 @@ class Torture:
     def command(self) -> str:
         server = os.environ.get("FC_PG_MAJOR", "15")
         events = "" if list(self.options.events) == list(self.EVENTS) else f" --events {','.join(self.options.events)}"
+        persistence = "" if self.options.persistence == "drawn" else f" --persistence {self.options.persistence}"
         return (
             f"test/torture/run --server {server} --seed {self.seed} --rounds {max(1, self.round)}"
-            f" --operations {self.options.operations}{events}"
+            f" --operations {self.options.operations}{events}{persistence}"
         )
 
     def rounds(self) -> None:
@@ -773,12 +989,15 @@ class Torture:
 
         while more():
             self.play()
+        if self.options.persistence != "off":
+            self.check_persistence()
         if self.sums["verify_checks"] == 0 or self.sums["inserts"] == 0:
             raise Failure(f"the cache was not used: {dict(self.sums)}")
 
     def summary(self) -> None:
-        counted = {"events": self.events, "operations": self.operations, "killed at": self.killed_at, "starts": self.starts}
-        for what, counts in (counted | {"cache": self.sums}).items():
+        print(f"kills: {Server.kills}")
+        counted = {"events": self.events, "operations": self.operations, "killed at": self.killed_at}
+        for what, counts in (counted | {"starts": self.starts, "entries": self.restored, "cache": self.sums}).items():
             print(f"{what}: " + ", ".join(f"{n} {name}" for name, n in sorted(counts.items())))
         if self.server.in_the_way:
             print("started twice, as these files were in recovery's way: " + ", ".join(self.server.in_the_way))
@@ -797,6 +1016,8 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=2.0, help="no new round after so many (default 2)")
     parser.add_argument("--rounds", type=int, default=0, help="so many rounds, however long they take")
     parser.add_argument("--kills", type=int, default=0, help="until so many servers or processes were killed; short rounds, no other events")
+    persistence = "pg_flashcache.persistence (default: drawn for each start)"
+    parser.add_argument("--persistence", choices=("drawn", "on", "off"), default="drawn", help=persistence)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1_000_000))
     parser.add_argument("--operations", type=int, default=0, help="of all sessions in a round, on the average (default 1500; with --kills 300)")
     parser.add_argument("--events", default="", help="only these, separated by commas: " + ", ".join(Torture.EVENTS))
