@@ -454,7 +454,7 @@ class Torture:
             conn.run(f"UPDATE shared SET gen = gen WHERE id % {rng.choice((7, 40, 200))} = {rng.randrange(7)}")
             if rng.random() < 0.4 and checkpoints:
                 conn.run("CHECKPOINT")
-            conn.run("SELECT count(*) FROM filler WHERE id % 3 = 0")
+        self.push_out()
 
     def push_out(self) -> None:
         with self.server.connect(sessions.MAIN, options="-c enable_seqscan=off -c enable_bitmapscan=off") as conn:
@@ -576,7 +576,6 @@ class Torture:
         else:
             for _ in range(4):
                 self.touch(rng, checkpoints=False)
-                self.push_out()
         if rng.random() < 0.3:
             self.stop_cleanly()
         self.crashing = True
