@@ -50,6 +50,14 @@ def server_version(bin_folder: str) -> str:
     return "PostgreSQL " + said.split()[2]
 
 
+def is_alive(pid: str) -> bool:
+    """A process that has ended and that nobody has waited for is not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] not in "ZX"
+    except OSError:
+        return False
+
+
 class Counters(dict[str, int]):
     """What pg_stat_flashcache has counted."""
 
@@ -69,6 +77,7 @@ class Cluster:
         self.limit = MemoryLimit(work.path / f"cgroup.{name}")
         self.log = work.log / f"{name}.log"
         self._server: subprocess.Popen[bytes] | None = None
+        self._started: tuple[Mapping[str, str], int | None, Disk | None] = ({}, None, None)
 
     # --- files ---
 
@@ -98,6 +107,7 @@ class Cluster:
 
     def start(self, settings: Mapping[str, str], limit_mb: int | None = None, disk: Disk | None = None) -> None:
         """In a memory group of its own, if there is to be a limit; self.limit says what came of that."""
+        self._started = (settings, limit_mb, disk)
         self._configure(settings)
         self.limit.drop()
         enter = ""
@@ -114,6 +124,10 @@ class Cluster:
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment(), cwd="/", start_new_session=True,
             )  # fmt: skip
         self._await_ready()
+
+    def start_again(self) -> None:
+        """As it was started last; its cache file is left as it is."""
+        self.start(*self._started)
 
     def _await_ready(self) -> None:
         assert self._server is not None
@@ -155,6 +169,19 @@ class Cluster:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 server.wait(patience)
                 return
+
+    def kill(self) -> None:
+        """kill -9 of all its processes, the postmaster first: no process ends in order."""
+        pid, server, self._server = self.postmaster(), self._server, None
+        assert server is not None
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        for each in (pid, *map(int, children)):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(each, signal.SIGKILL)
+        server.wait()
+        while any(is_alive(each) for each in children):  # they have the shared memory yet
+            time.sleep(0.01)
+        self.limit.drop()
 
     # --- what it is asked ---
 
@@ -257,8 +284,10 @@ class Cluster:
             time.sleep(0.1)
         raise BrokeOff(f"the cache did not start: state {state}")
 
-    def counters(self, database: str) -> Counters:
-        numbers = "SELECT key, value FROM pg_stat_flashcache s, jsonb_each_text(to_jsonb(s)) WHERE value ~ '^[0-9]+$'"
+    def counters(self, database: str, *more: str) -> Counters:
+        """All numbers of the view; and those of others, each of one row."""
+        rows_of = [f"SELECT key, value FROM {view} s, jsonb_each_text(to_jsonb(s))" for view in ("pg_stat_flashcache", *more)]
+        numbers = f"SELECT * FROM ({' UNION ALL '.join(rows_of)}) s WHERE value ~ '^[0-9]+$'"
         rows = (line.split() for line in self.sql(database, numbers).splitlines())
         return Counters({name: int(value) for name, value in rows})
 

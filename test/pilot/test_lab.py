@@ -1,4 +1,4 @@
-"""The lab's disk: what the kernel takes it for, and that nothing of it stays. Needs root."""
+"""The lab's disk: what the kernel takes it for, and that nothing of it stays (needs root). Its clusters: a crash and a restart."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 
 from pgflash.lab import storage
+from pgflash.lab.cluster import Cluster, is_alive
 from pgflash.lab.storage import LabDisk, Model
+from pgflash.lab.work import Work
 from pgflash.pilot.own import schedulers
 from pgflash.system import Device
 
-from .servers import is_root
+from .servers import bin_folder, is_root, needs_server, reachable
 
 SETTINGS = ("scheduler", "rotational", "wbt_lat_usec")
 
@@ -95,3 +97,20 @@ def test_says_who_holds_the_device(disk: LabDisk, monkeypatch: pytest.MonkeyPatc
 )
 def test_scheduler_for_a_disk(tuning: str, read_us: int, first: str) -> None:
     assert schedulers(tuning, read_us)[0] == first
+
+
+@needs_server
+def test_a_cluster_that_was_killed_starts_as_it_was() -> None:
+    for folder in reachable():
+        work = Work(folder, "lab.")
+        cluster = Cluster(work, "a", work.servers_folder("files") / "a", bin_folder())
+        cluster.make()
+        cluster.start({"work_mem": "5MB"})
+        pid = cluster.postmaster()
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        cluster.kill()
+        assert children and not any(is_alive(each) for each in (str(pid), *children))
+        cluster.start_again()
+        assert cluster.sql("postgres", "SHOW work_mem") == "5MB"
+        assert "was not properly shut down" in cluster.log.read_text()
+        cluster.stop()
