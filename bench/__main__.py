@@ -38,6 +38,7 @@ FIGURES = {
     "capture": "clean evictions captured / evictions, at 10,000 a second",
     "writes": "flash page writes / buffer-pool misses, admission auto and all",
     "memory": "shared memory per slot",
+    "restart": "hit ratio and speed of the first 10 s, after / before a restart and a crash, with persistence   (lab disk)",
 }
 
 
