@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Shows what pg_flashcache does, on this machine, in about three minutes: ./demo.sh [--dir DIR] [--keep] [--seconds N]
+# Shows what pg_flashcache does, on this machine, in about three and a half minutes: ./demo.sh [--dir DIR] [--keep] [--seconds N]
 #
 # What it does is in bench/demo.py, and said by --help. Here are only the rights and the Python that it needs: root's, by sudo
 # where there is one, and Debian's own.
