@@ -175,6 +175,37 @@ fc_writer_copy_buffers(void)
 	copy_us = (fc_now_ns() - began_at) / 1000;
 }
 
+/*
+ * Lists what the former list has beyond the n slots that are listed: this stop
+ * has come before all of it was loaded.  Returns how many there are then.
+ */
+static uint32
+list_former(FcSlotNo *slots, uint32 n, uint32 most)
+{
+	FcBuffers	now = fc_warm_buffers();
+	uint32		nformer;
+	FcSlotNo   *former;
+	uint8	   *listed;
+
+	if ((now != FC_BUFFERS_WAITING && now != FC_BUFFERS_LOADING) || (former = fc_warm_list(&nformer)) == NULL)
+		return n;
+	listed = calloc(fc_directory_slots() / 8 + 1, 1);
+	for (uint32 i = 0; listed != NULL && i < n; i++)
+		listed[slots[i] / 8] |= 1 << (slots[i] % 8);
+	for (uint32 i = 0; listed != NULL && i < nformer && n < most; i++)
+	{
+		FcTag		tag;
+
+		if (i % LOOK == 0 && !has_time(1.0))
+			break;
+		if (fc_directory_restored_page(former[i], &tag) && !(listed[former[i] / 8] & (1 << (former[i] % 8))))
+			slots[n++] = former[i];
+	}
+	free(listed);
+	free(former);
+	return n;
+}
+
 void
 fc_writer_list_buffers(void)
 {
@@ -198,6 +229,7 @@ fc_writer_list_buffers(void)
 				fc_directory_lookup(&tag, fc_directory_hash(&tag), &ref))
 				slots[n++] = ref.slot;
 		}
+	n = list_former(slots, n, most);
 	fc_warm_save_list(slots, n, copied, copy_us);
 	free(slots);
 }

@@ -217,6 +217,17 @@ fc_wait_active($node);
 is(loaded($node), '', 'crash: nothing is loaded');
 ok(!-e list_file($node), 'crash: a list that is there is removed');
 
+# A stop before all is loaded, here for want of a background worker: what is missing stays on the list.
+my $missing = hot($node, 'missing');
+$node->append_conf('postgresql.conf', 'max_worker_processes = 1');
+$node->restart;
+fc_wait_active($node);
+is(persistence($node, 'buffers_state') . fc_tag_buffers($node, $missing), 'waiting0', 'not loaded: it waits for a background worker');
+$node->append_conf('postgresql.conf', 'max_worker_processes = 8');
+is(restart($node), 'loaded', 'not loaded: it is after the next start');
+is(fc_tag_buffers($node, $missing), $pages, 'not loaded: every page is in shared buffers');
+is(cost($node, 'missing'), '0 0', 'not loaded: nothing is read for the table');
+
 # Not asked for.
 $node->append_conf('postgresql.conf', 'pg_flashcache.max_shutdown_delay = 0');
 $node->reload;
