@@ -86,7 +86,7 @@ my @counters = qw(read_errors write_errors checksum_failures slots_retired hits)
 		CREATE UNLOGGED TABLE uncached (v text);
 		ALTER TABLE uncached ALTER v SET STORAGE PLAIN;
 		INSERT INTO uncached SELECT repeat('x', 5000) FROM generate_series(1, 1024);
-		-- pushes pages out until the cache is off, or 100 times
+		-- pushes pages out until the cache is off, or so many times; 20 times reads more pages than shared_buffers has
 		CREATE FUNCTION push_out(rounds int) RETURNS void AS $$
 		BEGIN
 			FOR i IN 0 .. rounds - 1 LOOP
@@ -113,7 +113,7 @@ my @counters = qw(read_errors write_errors checksum_failures slots_retired hits)
 			FOR i IN 1 .. 1000 LOOP
 				EXIT WHEN action <> 'error' OR (SELECT state FROM pg_flashcache_stat()) = 'off';
 				UPDATE changing SET n = n + 1;
-				PERFORM push_out(10);
+				PERFORM push_out(20);
 			END LOOP;
 			PERFORM fc_failpoint('store_write', 'off');
 			SELECT * INTO after FROM pg_flashcache_stat();
@@ -195,7 +195,7 @@ my @counters = qw(read_errors write_errors checksum_failures slots_retired hits)
 			SELECT * INTO before FROM pg_flashcache_stat();
 			PERFORM fc_failpoint('store_write', action);
 			FOR i IN 1 .. 200 LOOP
-				PERFORM push_out(10);
+				PERFORM push_out(20);
 				SELECT count(*) INTO there FROM pg_flashcache_slots() WHERE relfilenode = 'w'::regclass;
 				EXIT WHEN there > 0 AND (SELECT count(*) FROM pg_buffercache WHERE relfilenode = 'w'::regclass) = 0;
 				EXIT WHEN (SELECT write_errors FROM pg_flashcache_stat()) > before.write_errors;
