@@ -66,7 +66,9 @@ typedef enum FcFailpointId
 								 * reserving space */
 	FC_FP_STORE_LATE,			/* error: a session's opening is answered too
 								 * late */
-	FC_FP_STORE_CLOSE,			/* error: no thread for a session's closing */
+	FC_FP_STORE_CLOSE,			/* a session closes the device; error: no
+								 * thread for it; short: done, but it says
+								 * that it was not */
 	FC_FP_STORE_READ,			/* faults of a read from the device */
 	FC_FP_STORE_WRITE,			/* faults of a write to the device */
 	FC_FP_STORE_SYNC,			/* error, delay: flushing the device's cache */

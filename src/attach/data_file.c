@@ -77,7 +77,8 @@ knows_segments(SMgrRelation reln)
  * A segment's descriptor, or -1, is in its virtual file (fd.c).  From 18 on
  * FileGetRawDesc() opens a file that was closed in favour of others, and may
  * close another one for that.  A question is not worth it.  So it is called
- * once for a segment, and then only when the server itself has used the file;
+ * once for a segment, which the planner has asked for its size as a rule, and
+ * then only when the server itself has used the file;
  * the number is believed as long as it leads to the same file.  To know that,
  * the file system is not asked: it may be one that answers late, or never.
  */

@@ -87,8 +87,9 @@ extern bool fc_cache_take_warning(FcReason *why);
 
 /*
  * How to ask the page cache about a page: returns a descriptor of the data
- * file and the page's offset in it, or -1.  Must not open or read anything, nor
- * wait for the data file's file system.
+ * file and the page's offset in it, or -1.  Must not read anything, nor wait for
+ * the data file's file system; but see data_file.c for one that the server has
+ * closed meanwhile.
  */
 typedef int (*FcDataFd) (void *arg, BlockNumber blk, off_t *offset);
 

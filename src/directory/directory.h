@@ -270,12 +270,13 @@ extern void fc_directory_export(FcSlotNo first, uint32 n, FcRecord *records);
 /*
  * Slots that have been taken since this was last forgotten: how many; the
  * first run of so many, from that one on, that has any, or the number of runs.
+ * All that may be in use can be said to be taken; the first runs be forgotten.
  */
 extern bool fc_directory_track(uint32 run);
 extern uint32 fc_directory_taken(void);
 extern uint32 fc_directory_run_taken(uint32 from);
 extern void fc_directory_taken_all(void);
-extern void fc_directory_forget_taken(void);
+extern void fc_directory_forget_taken(uint32 runs);
 
 extern FcSlotNo fc_directory_hand(void);
 extern void fc_directory_set_hand(FcSlotNo slot);

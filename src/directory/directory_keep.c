@@ -301,16 +301,19 @@ void
 fc_directory_taken_all(void)
 {
 	Assert(fc_directory_is_mine() && run_taken != NULL);
-	memset(run_taken, 1, (fc_dir->slots + run_slots - 1) / run_slots);
-	ntaken = fc_dir->slots;
+	memset(run_taken, 1, (fc_reached() + run_slots - 1) / run_slots);
+	ntaken = fc_reached();
 }
 
 void
-fc_directory_forget_taken(void)
+fc_directory_forget_taken(uint32 runs)
 {
-	Assert(fc_directory_is_mine() && run_taken != NULL);
-	memset(run_taken, 0, (fc_dir->slots + run_slots - 1) / run_slots);
-	ntaken = 0;
+	uint32		nruns = (fc_dir->slots + run_slots - 1) / run_slots;
+
+	Assert(fc_directory_is_mine() && run_taken != NULL && runs <= nruns);
+	memset(run_taken, 0, runs);
+	if (fc_directory_run_taken(runs) == nruns)
+		ntaken = 0;
 }
 
 FcSlotNo

@@ -109,6 +109,8 @@ fc_follow(int timeout_ms)
 	fd = open_to_read(device, timeout_ms);
 	if (fd < 0)
 		return false;
+	if (unlikely(fd == fc_call_closing_fd))
+		fc_call_closing_fd = -1;	/* the number was free: that one has gone */
 	fc_follow_fd = fd;
 	if (!is_as_seen(fd, device))
 	{

@@ -293,9 +293,13 @@ void
 fc_uring_close(int fd, ssize_t *result)
 {
 	struct io_uring_sqe *sqe;
+	FcFailpointAction fault;
 
 	Assert(fd >= 0);
-	if (fc_failpoint(FC_FP_STORE_CLOSE))
+	fault = fc_failpoint_fault(FC_FP_STORE_CLOSE).action;
+	if (fault == FC_FP_SHORT)
+		(void) close(fd);
+	if (fault != FC_FP_OFF)
 	{
 		/* what follows one that fails is not begun */
 		sqe = io_uring_get_sqe(&ring);

@@ -112,6 +112,9 @@ extern FcIo fc_warm_begin(bool restored);
 extern bool fc_warm_group_due(void);
 extern FcIo fc_warm_group(void);
 
+/* Was there more for the last group than it took?  Another one is due. */
+extern bool fc_warm_group_unfinished(void);
+
 /* Once a round: K5, K9. */
 extern FcIo fc_warm_round(void);
 

@@ -121,6 +121,8 @@ finish(int fd, bool ok, const char *tmp, const char *path, bool durable)
 		return false;
 	ok = ok && (!durable || fsync(fd) == 0);
 	ok = close(fd) == 0 && ok && rename(tmp, path) == 0;
+	if (!ok)
+		(void) unlink(tmp);
 	if (!durable)
 		return ok;
 	folder = open(".", O_RDONLY | O_CLOEXEC);

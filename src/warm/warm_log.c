@@ -41,7 +41,13 @@
 
 char	  **fc_warm_blocks = NULL;
 
+/* A group ends after so long, with what is left for the next one. */
+#define GROUP_NS UINT64CONST(100000000)
+
 static bool leaving = false;
+
+/* The last group has left something. */
+static bool unfinished = false;
 
 /* pg_control has shown this checkpoint; as soon as a sweep has ended that began later it will be the stamp. */
 static ControlFileData next;
@@ -259,7 +265,7 @@ fc_warm_begin(bool restored)
 	root = &fc_warm->root;
 	fc_warm->pending = false;
 	fc_directory_touching_ends();
-	fc_directory_forget_taken();
+	fc_directory_forget_taken(fc_warm_table_blocks(fc_directory_slots()));
 	has_next = false;
 	if (!pg_strong_random(&run, sizeof(run)))
 		return give_up(FC_IO_OK, "could not generate random bytes");
@@ -352,15 +358,19 @@ bound(uint32 *timeline)
 	return w;
 }
 
-/* The blocks of the table that have slots taken since the last group. */
+/*
+ * The blocks of the table that have slots taken since the last group; as many
+ * as can be written in GROUP_NS, since the whole table may be due.
+ */
 static FcIo
 write_blocks(uint32 timeline)
 {
 	uint32		slots = fc_directory_slots();
 	uint32		nblocks = fc_warm_table_blocks(slots);
 	uint32		block = fc_directory_run_taken(0);
+	uint64		began_at = fc_now_ns();
 
-	while (block < nblocks)
+	while (block < nblocks && fc_now_ns() - began_at < GROUP_NS)
 	{
 		uint32		first = block;
 		int			n = 0;
@@ -387,8 +397,17 @@ write_blocks(uint32 timeline)
 		io = fc_store_write_log(fc_warm_table_at(slots) + first, fc_warm_blocks, n, fc_warm_timeout());
 		if (io != FC_IO_OK)
 			return io;
+		fc_failpoint(FC_FP_WARM_BLOCKS);
+		fc_directory_forget_taken(block);
 	}
+	unfinished = block < nblocks;
 	return FC_IO_OK;
+}
+
+bool
+fc_warm_group_unfinished(void)
+{
+	return unfinished;
 }
 
 bool
@@ -407,6 +426,7 @@ fc_warm_group(void)
 	uint32		timeline;
 	FcIo		io;
 
+	unfinished = false;
 	if (fc_warm == NULL || !fc_warm->writing || fc_directory_taken() == 0)
 		return FC_IO_OK;
 	io = fc_store_sync(fc_warm_timeout());
@@ -426,11 +446,7 @@ fc_warm_group(void)
 	fc_warm->group++;
 	fc_failpoint(FC_FP_WARM_GROUP);
 	io = write_blocks(timeline);
-	if (io != FC_IO_OK)
-		return give_up(io, "it could not be written");
-	fc_failpoint(FC_FP_WARM_BLOCKS);
-	fc_directory_forget_taken();
-	return FC_IO_OK;
+	return io == FC_IO_OK ? FC_IO_OK : give_up(io, "it could not be written");
 }
 
 /* ---- K5 ---- */
@@ -529,12 +545,15 @@ fc_warm_restored_is_wrong(void)
 void
 fc_warm_leave(void)
 {
+	uint64		began_at = fc_now_ns();
 	FcIo		io;
 
 	if (fc_warm == NULL || !fc_warm->writing)
 		return;
 	leaving = true;
-	io = fc_warm_group();
+	do
+		io = fc_warm_group();
+	while (io == FC_IO_OK && unfinished && fc_now_ns() - began_at < LEAVE_MS * UINT64CONST(1000000));
 	if (io == FC_IO_OK && fc_warm->writing)
 		io = write_root();		/* syncs the group, too */
 	leaving = false;

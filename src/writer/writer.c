@@ -719,8 +719,12 @@ called_off(void)
 static void
 write_group(void)
 {
-	if (fc_warm_group_due() && fc_warm_group() == FC_IO_BROKEN)
-		fc_cache_set_state(FC_STATE_OFF, fc_store_trouble());
+	if (!fc_warm_group_due())
+		return;
+	do
+		if (fc_warm_group() == FC_IO_BROKEN)
+			fc_cache_set_state(FC_STATE_OFF, fc_store_trouble());
+	while (fc_warm_group_unfinished() && !called_off());
 }
 
 /* Looks at all frames from the hand to the end of the window; true if it moved. */

@@ -238,6 +238,24 @@ story('K10', stopped => 1, before => sub {
 	fc_wait_active($node);
 	is($node->safe_psql('postgres', 'SELECT refused FROM pg_stat_flashcache_persistence'),
 		'fsync was off before the machine was started again', 'K9: another boot');
+
+	# It is off for the clean stop only, before the writer can know: nothing is left that could be accepted.
+	stamp($node);
+	my $writer = $node->safe_psql('postgres', 'SELECT writer_pid FROM pg_stat_flashcache');
+	kill 'STOP', $writer or die $!;
+	$node->append_conf('postgresql.conf', "fsync = off\npg_flashcache.max_shutdown_delay = 0\n");
+	$node->reload;
+	$node->poll_query_until('postgres', "SELECT current_setting('fsync') = 'off'") or die;
+	my $offset = -s $node->logfile;
+	system_or_bail('pg_ctl', 'stop', '-W', '-m', 'fast', '-D', $node->data_dir);
+	$node->wait_for_log(qr/received fast shutdown request/, $offset);
+	kill 'CONT', $writer or die $!;
+	$node->stop('fast', fail_ok => 1);
+	ok(!-e $node->data_dir . '/pg_flashcache.stop', 'K9: fsync was off for the stop: it leaves nothing');
+	$node->append_conf('postgresql.conf', "fsync = on\n");
+	$node->start;
+	fc_wait_active($node);
+	is($node->safe_psql('postgres', 'SELECT restored FROM pg_stat_flashcache_persistence'), 0, 'K9: fsync was off for the stop: nothing is restored');
 	$node->stop('immediate');
 }
 

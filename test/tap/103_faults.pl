@@ -365,6 +365,26 @@ my @counters = qw(read_errors write_errors checksum_failures slots_retired hits)
 		usleep(100_000);
 	}
 	is($has->() . $former->(), '10', 'not closed, another file: it is later');
+
+	# It has been closed, though the kernel says that it has not, and the session gets the same number for the same file.
+	fc_to_flash($node, 't');
+	$read->();
+	fc_failpoint($node, 'store_close', 'short');
+	$node->append_conf('postgresql.conf', "pg_flashcache.enabled = off");
+	$node->reload;
+	fc_wait_state($node, 'disabled');
+	$node->append_conf('postgresql.conf', 'pg_flashcache.enabled = on');
+	$node->reload;
+	fc_wait_active($node);
+	$read->();
+	fc_failpoint($node, 'store_close', 'off');
+	is($has->(), 1, 'the same number: the session has the file open');
+	fc_to_flash($node, 't');
+	my %closed = fc_delta($node, sub { is($session->query_safe('SELECT count(*) FROM t'), 10, "the same number: query $_") for 1 .. 3 },
+		'hits', 'read_errors');
+	cmp_ok($closed{hits}, '>=', 10, 'the same number: every page from flash');
+	is($closed{read_errors}, 0, 'the same number: no read fails');
+	is($has->(), 1, 'the same number: it stays open');
 	$session->quit;
 }
 
