@@ -358,6 +358,57 @@ LANGUAGE C VOLATILE PARALLEL UNSAFE;
 COMMENT ON FUNCTION pg_flashcache_prewarm(regclass, boolean, boolean, boolean, bigint, bigint) IS
 	'loads a relation from its data files to flash';
 
+CREATE FUNCTION pg_flashcache_export_map(
+	database oid DEFAULT NULL,
+	OUT reltablespace oid,
+	OUT reldatabase oid,
+	OUT relfilenode oid,
+	OUT heat smallint,
+	OUT first_block bigint,
+	OUT pages integer,
+	OUT bitmap bytea)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'fc_export_map'
+LANGUAGE C VOLATILE PARALLEL SAFE;
+
+COMMENT ON FUNCTION pg_flashcache_export_map(oid) IS
+	'map of the pages in the flash cache, for pg_flashcache_import_map() of another server';
+
+CREATE FUNCTION pg_flashcache_import_map(
+	query text,
+	replace boolean DEFAULT false,
+	OUT rows bigint,
+	OUT rows_skipped bigint,
+	OUT pages bigint,
+	OUT blocks_read bigint,
+	OUT loaded bigint,
+	OUT skip_exists bigint,
+	OUT skip_modification bigint,
+	OUT skip_dirty bigint,
+	OUT skip_empty bigint,
+	OUT skip_corrupt bigint,
+	OUT skip_no_room bigint,
+	OUT skip_write_error bigint,
+	OUT skip_locked bigint)
+AS 'MODULE_PATHNAME', 'fc_import_map'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION pg_flashcache_import_map(text, boolean) IS
+	'loads the pages of this database that a map names from their data files to flash';
+
+CREATE FUNCTION pg_flashcache_compare_map(
+	query text,
+	OUT heat smallint,
+	OUT pages bigint,
+	OUT on_flash bigint,
+	OUT share double precision)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'fc_compare_map'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION pg_flashcache_compare_map(text) IS
+	'how many of the pages that a map names are on flash here, by heat';
+
 CREATE FUNCTION pg_flashcache_prewarm_progress(
 	OUT pid integer,
 	OUT datid oid,
@@ -396,17 +447,17 @@ COMMENT ON COLUMN pg_stat_progress_flashcache_prewarm.datid IS
 COMMENT ON COLUMN pg_stat_progress_flashcache_prewarm.datname IS
 	'name of that';
 COMMENT ON COLUMN pg_stat_progress_flashcache_prewarm.relid IS
-	'OID of the relation that it was asked to load';
+	'OID of the relation that it was asked to load; NULL if it loads from a map';
 COMMENT ON COLUMN pg_stat_progress_flashcache_prewarm.current_relid IS
-	'OID of the relation that it is reading: that one, an index, or a TOAST table';
+	'OID of the relation that it is reading: that one, an index, or a TOAST table; or one that the map names';
 COMMENT ON COLUMN pg_stat_progress_flashcache_prewarm.phase IS
 	'loading, or waiting for write_limit';
 COMMENT ON COLUMN pg_stat_progress_flashcache_prewarm.relations_total IS
-	'relations to be loaded';
+	'relations to be loaded; NULL for a map';
 COMMENT ON COLUMN pg_stat_progress_flashcache_prewarm.relations_done IS
-	'relations that have been read to the end';
+	'relations that have been read to the end; NULL for a map';
 COMMENT ON COLUMN pg_stat_progress_flashcache_prewarm.blocks_total IS
-	'blocks of all of these, or of the range that was asked for';
+	'blocks of all of these, or of the range that was asked for; NULL for a map';
 COMMENT ON COLUMN pg_stat_progress_flashcache_prewarm.blocks_done IS
 	'blocks that have been looked at';
 COMMENT ON COLUMN pg_stat_progress_flashcache_prewarm.blocks_read IS
@@ -422,6 +473,9 @@ COMMENT ON COLUMN pg_stat_progress_flashcache_prewarm.skipped IS
 GRANT SELECT ON pg_stat_progress_flashcache_prewarm TO PUBLIC;
 
 REVOKE ALL ON FUNCTION pg_flashcache_prewarm(regclass, boolean, boolean, boolean, bigint, bigint) FROM PUBLIC;
+REVOKE ALL ON FUNCTION pg_flashcache_import_map(text, boolean) FROM PUBLIC;
+REVOKE ALL ON FUNCTION pg_flashcache_export_map(oid) FROM PUBLIC;
+REVOKE ALL ON FUNCTION pg_flashcache_compare_map(text) FROM PUBLIC;
 REVOKE ALL ON FUNCTION pg_flashcache_stat() FROM PUBLIC;
 REVOKE ALL ON FUNCTION pg_flashcache_slots() FROM PUBLIC;
 REVOKE ALL ON FUNCTION pg_flashcache_persistence_stat() FROM PUBLIC;
@@ -434,6 +488,8 @@ REVOKE ALL ON pg_stat_flashcache_persistence FROM PUBLIC;
 
 GRANT EXECUTE ON FUNCTION pg_flashcache_stat() TO pg_read_all_stats;
 GRANT EXECUTE ON FUNCTION pg_flashcache_slots() TO pg_read_all_stats;
+GRANT EXECUTE ON FUNCTION pg_flashcache_export_map(oid) TO pg_read_all_stats;
+GRANT EXECUTE ON FUNCTION pg_flashcache_compare_map(text) TO pg_read_all_stats;
 GRANT SELECT ON pg_stat_flashcache TO pg_read_all_stats;
 GRANT SELECT ON pg_flashcache_pages TO pg_read_all_stats;
 GRANT EXECUTE ON FUNCTION pg_flashcache_persistence_stat() TO pg_read_all_stats;

@@ -97,6 +97,13 @@ typedef PGAlignedBlock FcPage;
 #define FC_FILE_OF(rel) ((rel)->rd_locator.relNumber)
 #endif
 
+/* The next of sorted values, copied; utils/tuplesort.h. */
+#if PG_VERSION_NUM < 160000
+#define FC_TUPLESORT_GETDATUM(sort, value, isnull) tuplesort_getdatum(sort, true, value, isnull, NULL)
+#else
+#define FC_TUPLESORT_GETDATUM(sort, value, isnull) tuplesort_getdatum(sort, true, true, value, isnull, NULL)
+#endif
+
 /* The relation of the current database, or a shared one, that has this file; InvalidOid if there is none. */
 extern Oid	fc_relation_of(Oid spc, uint32 file);
 

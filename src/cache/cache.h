@@ -300,13 +300,20 @@ typedef struct FcLoad
 	char		page[FC_LOAD_PAGES][BLCKSZ];
 } FcLoad;
 
+/* Which of neighbouring pages are meant: the lowest bit is the first page's. */
+typedef uint32 FcLoadMask;
+
+#define FC_LOAD_ALL ((FcLoadMask) PG_UINT32_MAX)
+
+StaticAssertDecl(FC_LOAD_PAGES == 8 * sizeof(FcLoadMask), "a bit for each page");
+
 /*
  * L1: chooses from n pages, the first of which is `first`, those that are
- * neither on flash nor dirty in the buffer pool.  L2: takes their guards.  The
- * caller then opens the data file and reads (L3): in this order, and without
- * the buffer manager.
+ * `wanted`, and neither on flash nor dirty in the buffer pool.  L2: takes their
+ * guards.  The caller then opens the data file and reads (L3): in this order,
+ * and without the buffer manager.
  */
-extern void fc_cache_load_begin(FcLoad *load, const FcTag *first, int n, FcLoadCounts *counts);
+extern void fc_cache_load_begin(FcLoad *load, const FcTag *first, int n, FcLoadMask wanted, FcLoadCounts *counts);
 
 /*
  * L4: the chosen pages were read, with what lies between; there were `nread`

@@ -32,7 +32,7 @@
 /* ---- the session's side ---- */
 
 void
-fc_cache_load_begin(FcLoad *load, const FcTag *first, int n, FcLoadCounts *counts)
+fc_cache_load_begin(FcLoad *load, const FcTag *first, int n, FcLoadMask wanted, FcLoadCounts *counts)
 {
 	FcTag		tag = *first;
 
@@ -41,10 +41,11 @@ fc_cache_load_begin(FcLoad *load, const FcTag *first, int n, FcLoadCounts *count
 	load->next = 0;
 	for (int i = 0; i < n; i++, tag.blk++)
 	{
-		uint64		hash = fc_directory_hash(&tag);
 		FcSlotRef	ref;
 
-		if (fc_directory_lookup(&tag, hash, &ref))
+		if ((wanted & ((FcLoadMask) 1 << i)) == 0)
+			continue;
+		if (fc_directory_lookup(&tag, fc_directory_hash(&tag), &ref))
 			counts->exists++;
 		else if (fc_bufscan_dirty(&tag))	/* L1 */
 			counts->dirty++;

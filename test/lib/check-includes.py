@@ -23,6 +23,7 @@ MODULES: dict[str, int] = {
     "writer": 4,
     "explain": 4,
     "buffers": 4,
+    "map": 4,
     "cache": 3,
     "warm": 3,
     "directory": 2,

@@ -1,13 +1,8 @@
 /*-------------------------------------------------------------------------
  *
- * prewarm.c
- *	  See prewarm.h.
- *
- * The session that asks does the work: it locks the relations, reads their
- * blocks in order, up to 32 at a time, past the buffer manager, and gives them
- * to the writer, which writes them to flash as the write limit allows.  While
- * the writer has one run, the session reads the next.  Blocks that are on
- * flash already are not read; so whoever was interrupted just asks again.
+ * prewarm/prewarm.c
+ *	  Loads relations: which ones, and who may ask for it.  prewarm_run.c has
+ *	  the loading itself.
  *
  * The locks are those of a reader.  They are not what keeps flash from being
  * stale (that is L1-L4 in src/protocol.md), but what keeps the files in place.
@@ -25,7 +20,8 @@
 #include "catalog/pg_class.h"
 #include "compat.h"
 #include "miscadmin.h"
-#include "prewarm.h"
+#include "prewarm/prewarm.h"
+#include "prewarm/prewarm_internal.h"
 #include "storage/bufmgr.h"
 #include "storage/ipc.h"
 #include "storage/lmgr.h"
@@ -33,7 +29,6 @@
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/relcache.h"
-#include "writer/writer.h"
 
 /* Relations of one call, and what is being done. */
 typedef struct Loading
@@ -41,36 +36,10 @@ typedef struct Loading
 	List	   *relations;		/* open and locked */
 	BlockNumber first;			/* of the first relation */
 	BlockNumber end;
-	uint64		blocks_done;
-	int			relations_done;
-	bool		full;			/* there is no slot left for this call */
-	FcLoad	   *load;
-	char	   *pages;			/* FC_LOAD_PAGES, aligned */
+	FcPrewarmRun run;
 } Loading;
 
 /* ---- what is asked for ---- */
-
-/* The cache must be able to take pages, now. */
-static void
-check_active(void)
-{
-	FcState		state = fc_cache_state();
-	FcReason	why;
-
-	if (fc_cache_in_use())
-		return;
-	fc_cache_reason(&why);
-	if (state == FC_STATE_ACTIVE)
-		state = FC_STATE_DISABLED;	/* for this session, and soon for all */
-	ereport(ERROR,
-			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-			 errmsg("the flash cache cannot be prewarmed while it is %s%s%s", fc_state_name(state),
-					why.message[0] ? ": " : "", why.message),
-			 errhint(state == FC_STATE_STARTING ? "Try again in a moment." :
-					 state == FC_STATE_OFF ? "Call pg_flashcache_enable() first." :
-					 state == FC_STATE_PAUSED ? "It comes back by itself when flash is faster than the disk again." :
-					 "See the column \"reason\" of pg_stat_flashcache.")));
-}
 
 /* Has it pages, and are they of a kind that is kept on flash? */
 static void
@@ -187,72 +156,6 @@ choose_blocks(Loading *loading, const FcPrewarm *what)
 
 /* ---- loading ---- */
 
-/*
- * The writer must be ready for the next pages, or have dealt with the last
- * ones.  Adds up what has been counted so far.
- */
-static void
-wait_for_writer(FcLoadCounts *counts)
-{
-	FcLoadWait	result = fc_writer_load_wait();
-
-	fc_writer_load_counts(counts);
-	switch (result)
-	{
-		case FC_LOAD_READY:
-			return;
-		case FC_LOAD_NOT_ACTIVE:
-			check_active();
-			break;
-		case FC_LOAD_NO_MEMORY:
-			ereport(ERROR,
-					(errcode(ERRCODE_OUT_OF_MEMORY),
-					 errmsg("the pg_flashcache writer could not attach to shared memory"),
-					 errhint("The server log has the reason.")));
-			break;
-		case FC_LOAD_NO_WRITER:
-			break;
-	}
-	ereport(ERROR,
-			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-			 errmsg("the pg_flashcache writer is not running, or was away for a moment"),
-			 errdetail("%llu pages have been loaded.", (unsigned long long) counts->loaded),
-			 errhint("Call the function again: what is on flash is not read again.")));
-}
-
-/* Some blocks in a row, which are in one file. */
-static void
-load_run(Loading *loading, Relation rel, FcRel name, BlockNumber blk, int n)
-{
-	FcTag		tag = {name.spc, name.db, name.rel, blk};
-	FcLoadCounts counts = {0};
-	FcLoad	   *load = loading->load;
-
-	fc_cache_load_begin(load, &tag, n, &counts);	/* L1, L2 */
-	if (loading->full)
-	{
-		counts.full += load->n;
-		load->n = 0;
-	}
-	if (load->n > 0)
-	{
-		int			span = load->tag[load->n - 1].blk - load->tag[0].blk + 1;
-		int			nread = fc_data_read(&load->tag[0], span, loading->pages);	/* L3 */
-
-		fc_cache_load_check(load, loading->pages, nread, &counts);	/* L4 */
-	}
-	if (load->n > 0)
-	{
-		FcLoadCounts sum;
-
-		wait_for_writer(&sum);
-		loading->full = sum.full > 0;
-		fc_writer_load_give(load);
-	}
-	loading->blocks_done += n;
-	fc_writer_load_tell(RelationGetRelid(rel), loading->relations_done, loading->blocks_done, &counts);
-}
-
 static void
 load_relation(Loading *loading, Relation rel, BlockNumber first, BlockNumber end)
 {
@@ -263,17 +166,13 @@ load_relation(Loading *loading, Relation rel, BlockNumber first, BlockNumber end
 	{
 		CHECK_FOR_INTERRUPTS();
 		if (!fc_cache_in_use())
-			check_active();
+			fc_prewarm_check_active();
 		n = fc_data_in_file(blk, Min((BlockNumber) FC_LOAD_PAGES, end - blk));
-		load_run(loading, rel, name, blk, n);
+		fc_prewarm_read(&loading->run, name, blk, n, FC_LOAD_ALL);
+		loading->run.blocks_done += n;
+		fc_prewarm_give(&loading->run, RelationGetRelid(rel));
 	}
-	loading->relations_done++;
-}
-
-static void
-leave(int code, Datum arg)
-{
-	fc_writer_load_end();
+	loading->run.relations_done++;
 }
 
 static void
@@ -291,7 +190,7 @@ load_all(Loading *loading, FcLoadCounts *counts)
 		else
 			load_relation(loading, rel, 0, RelationGetNumberOfBlocks(rel));
 	}
-	wait_for_writer(counts);
+	fc_prewarm_end(counts);
 }
 
 /* How many blocks there are; those of the first relation have been chosen. */
@@ -313,7 +212,7 @@ fc_prewarm(const FcPrewarm *what, FcPrewarmed *done)
 	Loading		loading = {0};
 	ListCell   *cell;
 
-	check_active();
+	fc_prewarm_check_active();
 	open_relations(&loading, what);
 	choose_blocks(&loading, what);
 
@@ -323,21 +222,15 @@ fc_prewarm(const FcPrewarm *what, FcPrewarmed *done)
 	about.relation = about.current = what->relation;
 	about.relations = list_length(loading.relations);
 	about.blocks = count_blocks(&loading);
-	loading.load = palloc(sizeof(FcLoad));
-	loading.pages = (char *) TYPEALIGN(FC_IO_ALIGN, palloc((Size) FC_LOAD_PAGES * BLCKSZ + FC_IO_ALIGN));
-	if (!fc_writer_load_begin(what->replace, &about))
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_IN_USE),
-				 errmsg("%d sessions are prewarming the flash cache already", FC_LOAD_JOBS),
-				 errhint("Wait for one of them, or cancel it: pg_stat_progress_flashcache_prewarm lists them.")));
-	PG_ENSURE_ERROR_CLEANUP(leave, (Datum) 0);
+	fc_prewarm_begin(&loading.run, what->replace, &about);
+	PG_ENSURE_ERROR_CLEANUP(fc_prewarm_leave, (Datum) 0);
 	{
 		load_all(&loading, &done->pages);
 	}
-	PG_END_ENSURE_ERROR_CLEANUP(leave, (Datum) 0);
-	leave(0, (Datum) 0);
+	PG_END_ENSURE_ERROR_CLEANUP(fc_prewarm_leave, (Datum) 0);
+	fc_prewarm_leave(0, (Datum) 0);
 	done->relations = about.relations;
-	done->blocks = loading.blocks_done;
+	done->blocks = loading.run.blocks_done;
 	foreach(cell, loading.relations)
 		relation_close((Relation) lfirst(cell), AccessShareLock);
 }

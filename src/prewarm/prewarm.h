@@ -1,7 +1,9 @@
 /*-------------------------------------------------------------------------
  *
- * prewarm.h
- *	  Loads relations from their data files to flash: pg_flashcache_prewarm().
+ * prewarm/prewarm.h
+ *	  Loads pages from data files to flash: those of relations,
+ *	  pg_flashcache_prewarm(), or those that a map names,
+ *	  pg_flashcache_import_map().
  *
  * Copyright (c) 2026, the pg_flashcache developers
  *
@@ -38,5 +40,22 @@ typedef struct FcPrewarmed
  * have been loaded by then stay.
  */
 extern void fc_prewarm(const FcPrewarm *what, FcPrewarmed *done);
+
+typedef struct FcImported
+{
+	uint64		rows;			/* of the map */
+	uint64		rows_skipped;	/* that name nothing of this database */
+	uint64		named;			/* pages that the others name; what follows
+								 * adds up to that */
+	uint64		locked;			/* of relations that somebody has locked */
+	FcLoadCounts pages;
+} FcImported;
+
+/*
+ * Loads what the rows name that a query returns; its columns are those of
+ * pg_flashcache_export_map().  `replace`: as above.  Raises as fc_prewarm(),
+ * when the query does, and at a row that cannot be of a map.
+ */
+extern void fc_prewarm_import(const char *query, bool replace, FcImported *done);
 
 #endif							/* FC_PREWARM_H */
