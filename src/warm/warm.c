@@ -50,7 +50,11 @@ on_postmaster_exit(int code, Datum arg)
 	if (!fc_warm_read_control(&control) ||
 		(control.state != DB_SHUTDOWNED && control.state != DB_SHUTDOWNED_IN_RECOVERY))
 		return;
-	/* K9: the writer did not come to write it down, and this checkpoint may be without fsync */
+
+	/*
+	 * K9: the writer did not come to write it down, and this checkpoint may
+	 * be without fsync
+	 */
 	if (fc_warm->fsync_was_off && !fc_warm->root.fsync_was_off)
 		return;
 	n = fc_directory_invalidated(fc_warm->left_epoch, list, lengthof(list));
