@@ -296,7 +296,7 @@ COMMENT ON COLUMN pg_stat_flashcache_persistence.log_bytes IS
 COMMENT ON COLUMN pg_stat_flashcache_persistence.restored_wrong IS
 	'pages restored after a crash that had wrong content when they were read, since the server started';
 COMMENT ON COLUMN pg_stat_flashcache_persistence.buffers_listed IS
-	'pages that were in shared buffers, and on flash, when the server was stopped; NULL if that is not known';
+	'pages that were in shared buffers, or still to be loaded, and on flash, when the server was stopped; NULL if that is not known';
 COMMENT ON COLUMN pg_stat_flashcache_persistence.buffers_copied IS
 	'of these, pages that were copied to flash while it was stopped';
 COMMENT ON COLUMN pg_stat_flashcache_persistence.buffers_copy_time_us IS

@@ -61,9 +61,10 @@ extern void fc_map_export_end(FcMapExport *map);
 
 /*
  * A map that a query returns; its columns are those of
- * pg_flashcache_export_map().  Read some rows at a time, so that its size does
- * not matter.  Raises when the query does, when it returns anything else, and
- * at a row that cannot be of a map.
+ * pg_flashcache_export_map().  Its rows are kept in work_mem and then in a
+ * temporary file, so that its size does not matter.  Opening runs the query to
+ * its end, and raises when that does, or when it returns anything else; a row
+ * that cannot be of a map raises when it is read.
  *
  * The caller is in a memory context of SPI's from open to close.
  */

@@ -3,7 +3,8 @@
  * map/map_query.c
  *	  Reads a map that a query returns, and compares it with this server.
  *
- * The query is executed as the caller, read-only, through a cursor.
+ * The query is executed as the caller, read-only, and to its end before the
+ * first row is given: it may call any function, ours as well.
  *
  * Copyright (c) 2026, the pg_flashcache developers
  *
@@ -14,13 +15,15 @@
 #include "cache/cache.h"
 #include "catalog/pg_type_d.h"
 #include "executor/spi.h"
+#include "executor/tstoreReceiver.h"
+#include "executor/tuptable.h"
 #include "map/map.h"
 #include "miscadmin.h"
 #include "port/pg_bitutils.h"
+#include "tcop/dest.h"
 #include "utils/builtins.h"
-
-/* Rows that are in memory at a time; 1 kB each, if they are what they should be. */
-#define ROWS 64
+#include "utils/plancache.h"
+#include "utils/tuplestore.h"
 
 /* The map's columns, in this order. */
 static const struct
@@ -39,11 +42,9 @@ static const struct
 
 struct FcMapQuery
 {
-	Portal		portal;
-	SPITupleTable *table;		/* rows that have been fetched; NULL: none */
-	uint64		n;
-	uint64		next;
-	uint64		number;			/* of rows in all */
+	Tuplestorestate *rows;		/* in work_mem, then in a temporary file */
+	TupleTableSlot *slot;
+	uint64		number;			/* of rows that were given */
 };
 
 static void
@@ -73,20 +74,16 @@ bad_row(uint64 number, const char *why)
 
 /* Takes nothing for granted: the row may be of any table. */
 static void
-read_row(HeapTuple tuple, TupleDesc desc, uint64 number, FcMapRow *row)
+read_row(TupleTableSlot *slot, uint64 number, FcMapRow *row)
 {
-	Datum		value[lengthof(columns)];
+	Datum	   *value = slot->tts_values;
 	bytea	   *bitmap;
 	int			pages;
 
+	slot_getallattrs(slot);
 	for (int i = 0; i < lengthof(columns); i++)
-	{
-		bool		isnull;
-
-		value[i] = SPI_getbinval(tuple, desc, i + 1, &isnull);
-		if (isnull)
+		if (slot->tts_isnull[i])
 			bad_row(number, psprintf("%s is null", columns[i].name));
-	}
 	row->rel.spc = DatumGetObjectId(value[0]);
 	row->rel.db = DatumGetObjectId(value[1]);
 	row->rel.rel = DatumGetObjectId(value[2]);
@@ -114,8 +111,11 @@ read_row(HeapTuple tuple, TupleDesc desc, uint64 number, FcMapRow *row)
 FcMapQuery *
 fc_map_query_open(const char *query)
 {
+	SPIExecuteOptions how = {.read_only = true};
 	FcMapQuery *map;
 	SPIPlanPtr	plan;
+	TupleDesc	desc;
+	int			rc;
 
 	if (SPI_connect() != SPI_OK_CONNECT)
 		elog(ERROR, "SPI_connect failed");
@@ -128,33 +128,32 @@ fc_map_query_open(const char *query)
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("the query of a map must be a single statement that returns rows"),
 				 errhint("As in pg_flashcache_import_map('SELECT * FROM map ORDER BY heat DESC').")));
-	map->portal = SPI_cursor_open(NULL, plan, NULL, NULL, true);
-	check_columns(map->portal->tupDesc);
+	desc = CreateTupleDescCopy(((CachedPlanSource *) linitial(SPI_plan_get_plan_sources(plan)))->resultDesc);
+	check_columns(desc);
+	map->rows = tuplestore_begin_heap(false, false, work_mem);
+	how.dest = CreateDestReceiver(DestTuplestore);
+	SetTuplestoreDestReceiverParams(how.dest, map->rows, CurrentMemoryContext, true, desc, "the query of a map returns other columns by now");
+	rc = SPI_execute_plan_extended(plan, &how);
+	if (rc < 0)
+		elog(ERROR, "SPI_execute_plan_extended failed: %s", SPI_result_code_string(rc));
+	map->slot = MakeSingleTupleTableSlot(desc, &TTSOpsMinimalTuple);
 	return map;
 }
 
 bool
 fc_map_query_next(FcMapQuery *map, FcMapRow *row)
 {
-	if (map->table == NULL || map->next == map->n)
-	{
-		if (map->table != NULL)
-			SPI_freetuptable(map->table);
-		SPI_cursor_fetch(map->portal, true, ROWS);
-		map->table = SPI_tuptable;
-		map->n = SPI_processed;
-		map->next = 0;
-		if (map->n == 0)
-			return false;
-	}
-	read_row(map->table->vals[map->next++], map->table->tupdesc, ++map->number, row);
+	if (!tuplestore_gettupleslot(map->rows, true, false, map->slot))
+		return false;
+	read_row(map->slot, ++map->number, row);
 	return true;
 }
 
 void
 fc_map_query_close(FcMapQuery *map)
 {
-	SPI_cursor_close(map->portal);
+	ExecDropSingleTupleTableSlot(map->slot);
+	tuplestore_end(map->rows);
 	SPI_finish();
 }
 

@@ -221,6 +221,8 @@ has_closed(void)
 {
 	if (fc_in_flight(closing))
 		fc_uring_look();
+	if (unlikely(opening >= 0 && opening == fc_call_closing_fd))
+		fc_call_closing_fd = -1;	/* the number was free: that one has gone */
 	if (fc_in_flight(closing) && !fc_uring_lost(closing))
 		return false;
 	if (likely(fc_call_closing_fd < 0))
@@ -240,8 +242,6 @@ has_closed(void)
 bool
 fc_call_close_late(void)
 {
-	if (unlikely(opening != FC_NOT_BEGUN && opening == fc_call_closing_fd))
-		fc_call_closing_fd = -1;	/* the number was free: that one has gone */
 	(void) has_closed();
 	if (likely(opening == FC_NOT_BEGUN))
 		return true;

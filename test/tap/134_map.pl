@@ -251,6 +251,13 @@ my $tag = table('t');
 	$locker->query_safe('COMMIT');
 	$locker->quit;
 	is_imported(row($tag, 0, 'ff' x 12, 96), 'nobody has', pages => 96, blocks_read => 96, loaded => 96);
+
+	# The query itself loads pages: it has come to its end before the import begins.
+	restart();
+	is_imported("SELECT m.* FROM (@{[row($tag, 0, 'ff', 8)]}) m, pg_flashcache_prewarm('t')", 'the query prewarms', pages => 8, skip_exists => 8);
+	restart();
+	is_imported("SELECT m.* FROM (@{[row($tag, 0, 'ff', 8)]}) m, pg_flashcache_import_map(\$in\$@{[row($tag, 0, '0f', 4)]}\$in\$)",
+		'the query imports', pages => 8, blocks_read => 4, loaded => 4, skip_exists => 4);
 }
 
 # ---- pages that change meanwhile ----

@@ -74,7 +74,7 @@ RESET ROLE;
 GRANT EXECUTE ON FUNCTION pg_flashcache_compare_map(text) TO fc_mapper;
 SET ROLE fc_mapper;
 SELECT sum(pages) FROM pg_flashcache_compare_map('TABLE map');
-SELECT pg_flashcache_compare_map('SELECT * FROM map, warm');
+SELECT pg_flashcache_compare_map('SELECT map.* FROM map, warm');
 RESET ROLE;
 GRANT EXECUTE ON FUNCTION pg_flashcache_import_map(text, boolean) TO fc_mapper;
 SET ROLE fc_mapper;
