@@ -365,20 +365,19 @@ SKIP:
 		append_to_file("$places/hugepages", "$n\n");
 		return fc_ask($places, 'hugepages');
 	};
-	# Another server on this machine may take some of them, as huge_pages = try does.
+	# Another server on this machine may have taken some of them for a moment, as huge_pages = try does.
 	my $start = sub {
-		my ($n) = @_;
 		for (1 .. 20)
 		{
 			return 1 if $node->start(fail_ok => 1);
-			last if slurp_file('/proc/meminfo') =~ /^HugePages_Free: +(\d+)$/m && $1 >= $n;
 			select undef, undef, undef, 0.5;
 		}
 		return 0;
 	};
-	if (!$have->($pages) || !$start->($pages))
+	if (!$have->($pages) || !$start->())
 	{
 		fc_ask($places, 'smallpages');
+		$node->append_conf('postgresql.conf', "huge_pages = try\nwal_buffers = -1");
 		skip 'not enough huge pages could be made', 6;
 	}
 	fc_wait_active($node);
@@ -388,7 +387,7 @@ SKIP:
 
 	my $offset = -s $node->logfile;
 	ok($have->($pages - 1), 'one huge page less: can be had');
-	ok($start->($pages - 1), 'one huge page less: the server starts');
+	ok($start->(), 'one huge page less: the server starts');
 	my $view = fc_view($node);
 	like($view, qr/^disabled\|the kernel does not map \d+ MB of shared memory in huge pages for the server and a pg_flashcache\.size of 600 MB: /,
 		'one huge page less: without the cache');
