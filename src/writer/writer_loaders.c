@@ -136,7 +136,8 @@ fc_writer_run_loaders(void)
 	if ((now != FC_BUFFERS_WAITING && now != FC_BUFFERS_LOADING) || is_working())
 		return;
 	if (ShutdownRequestPending)
-		return;					/* it may have been cut short: what is left stays listed */
+		return;					/* it may have been cut short: what is left
+								 * stays listed */
 	if (autoprewarm())
 		end(FC_BUFFERS_AUTOPREWARM);
 	else if (fc_cache_state() != FC_STATE_ACTIVE || fc_setting_max_shutdown_delay == 0)
