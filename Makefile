@@ -12,7 +12,7 @@ OBJS = $(patsubst %.c,%.o,$(sort $(wildcard src/*.c src/*/*.c)))
 PGFILEDESC = "pg_flashcache - second-level buffer cache on flash"
 
 EXTENSION = pg_flashcache
-DATA = sql/pg_flashcache--1.0.sql
+DATA = sql/pg_flashcache--1.0.sql sql/pg_flashcache--1.0--1.1.sql
 
 # Callbacks have arguments they don't need, and PostgreSQL's own headers
 # compare signed with unsigned and leave fields of initialisers out.

@@ -147,7 +147,7 @@ extern PGDLLIMPORT bool ignore_checksum_failure;
 #define FC_EXPORT PGDLLEXPORT
 
 /* The extension's, as in the control file; pg_get_loaded_modules() shows it from 18 on. */
-#define FC_VERSION "1.0"
+#define FC_VERSION "1.1"
 
 #if PG_VERSION_NUM >= 180000
 #define FC_MODULE_MAGIC PG_MODULE_MAGIC_EXT(.name = "pg_flashcache", \

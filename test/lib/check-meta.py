@@ -80,13 +80,14 @@ def check_tree(root: Path) -> list[str]:
         for what, is_it, wanted in (
             ("META.json: version", meta.version, whole),
             ("META.json: version of pg_flashcache", provided.version, whole),
-            ("META.json: file of pg_flashcache", provided.file, f"sql/pg_flashcache--{extension}.sql"),
             ("pyproject.toml: version", tool, whole),
             ("src/compat.h: FC_VERSION", source, extension),
             ("CHANGELOG.md: first heading", news, extension),
         )
         if is_it != wanted
     ]
+    if not re.fullmatch(rf"sql/pg_flashcache--(?:[0-9.]+--)?{re.escape(extension)}\.sql", provided.file):
+        found.append(f"META.json: {provided.file} is not the script that makes version {extension}")
     named = [provided.file, provided.docfile, *(name for names in meta.no_index.values() for name in names)]
     return found + [f"META.json: there is no {name}" for name in named if not (root / name).exists()]
 
@@ -126,6 +127,9 @@ BROKEN: list[Change] = [
     ]),
     ("META.json", 'md", "version": "1.0.0"', 'md", "version": "2.0.0"', [
         "META.json: version of pg_flashcache is 2.0.0, and by the control file it should be 1.0.0",
+    ]),
+    ("META.json", "sql/pg_flashcache--1.0.sql", "docs/README.md", [
+        "META.json: docs/README.md is not the script that makes version 1.0",
     ]),
     ("META.json", "docs/README.md", "docs/x.md", ["META.json: there is no docs/x.md"]),
     ("META.json", '["docs"]', '["lab"]', ["META.json: there is no lab"]),

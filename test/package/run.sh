@@ -24,6 +24,7 @@ trap 'fc_cluster_stop "$dir" immediate >/dev/null 2>&1 || true' EXIT
 wanted() {
   cat <<X
 ./usr/lib/postgresql/$major/lib/pg_flashcache.so
+./usr/share/postgresql/$major/extension/pg_flashcache--1.0--1.1.sql
 ./usr/share/postgresql/$major/extension/pg_flashcache--1.0.sql
 ./usr/share/postgresql/$major/extension/pg_flashcache.control
 X

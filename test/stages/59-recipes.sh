@@ -38,6 +38,7 @@ recipe_rpm() {
   # But for documents and what finds debugging symbols.
   diff <(cd "$built/unpacked" && find . -type f -not -path './usr/share/doc/*' -not -path './usr/share/licenses/*' | sort) - <<X || return
 .$("$FC_SYSTEM_CONFIG" --pkglibdir)/pg_flashcache.so
+.$("$FC_SYSTEM_CONFIG" --sharedir)/extension/pg_flashcache--1.0--1.1.sql
 .$("$FC_SYSTEM_CONFIG" --sharedir)/extension/pg_flashcache--1.0.sql
 .$("$FC_SYSTEM_CONFIG" --sharedir)/extension/pg_flashcache.control
 X
