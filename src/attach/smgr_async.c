@@ -35,6 +35,7 @@
  */
 #include "postgres.h"
 
+#include "advice/advice.h"
 #include "attach/calls.h"
 #include "bufscan.h"
 #include "compat.h"
@@ -166,6 +167,8 @@ fc_smgr_startreadv(PgAioHandle *ioh, SMgrRelation reln, ForkNumber forknum,
 		{
 			tag = fc_tag_of(reln, blk);
 			fc_cache_note_read(&tag, nblocks);
+			if (fc_bufscan_in_pool(pages[0]))
+				fc_advice_read(&tag, nblocks, reln->smgr_cached_nblocks[forknum]);
 		}
 		start_from_disk(ioh, reln, forknum, blk, pages, nblocks, NULL, at_once);
 		return;
@@ -176,6 +179,7 @@ fc_smgr_startreadv(PgAioHandle *ioh, SMgrRelation reln, ForkNumber forknum,
 	good = fc_cache_read(&run, (char **) pages);	/* S1 */
 	if (good > 0)
 	{
+		fc_advice_read(&tag, good, reln->smgr_cached_nblocks[forknum]);
 		if (unlikely(fc_setting_verify))
 			fc_smgr_verify(reln, &run, pages, good);
 		fc_failpoint(FC_FP_ASYNC_READ);
@@ -185,6 +189,7 @@ fc_smgr_startreadv(PgAioHandle *ioh, SMgrRelation reln, ForkNumber forknum,
 
 	/* the run; or, of a run on flash, the page that failed */
 	nblocks = run.from_flash ? 1 : run.n;
+	fc_advice_read(&tag, nblocks, reln->smgr_cached_nblocks[forknum]);
 	if (!may_be_damaged() && (at_once || !fc_cache_wants_disk_time(&run, reads_ahead())))
 	{
 		start_from_disk(ioh, reln, forknum, blk, pages, nblocks, &run, at_once);

@@ -9,6 +9,7 @@
  */
 #include "postgres.h"
 
+#include "advice/advice.h"
 #include "attach/calls.h"
 #include "bufscan.h"
 #include "compat.h"
@@ -43,6 +44,7 @@ fc_smgr_read(SMgrRelation reln, ForkNumber forknum, BlockNumber blk, FcBytes *pa
 	{
 		char	   *pages[1] = {page};
 
+		fc_advice_read(&tag, 1, reln->smgr_cached_nblocks[forknum]);
 		fc_cache_plan(&run, &tag, 1, fc_data_fd, reln);
 		if (fc_cache_read(&run, pages) == 1)
 		{
@@ -92,6 +94,7 @@ fc_smgr_write(SMgrRelation reln, ForkNumber forknum, BlockNumber blk,
 	fc_failpoint_of(FC_FP_WRITE_AFTER_MD, tag.rel);
 	fc_cache_invalidate(&tag);	/* C3 */
 	fc_page_written(&tag, page);
+	fc_advice_written(&tag, 1);
 }
 
 #endif							/* PG_VERSION_NUM < 170000 */

@@ -13,6 +13,7 @@
  */
 #include "postgres.h"
 
+#include "advice/advice.h"
 #include "attach/calls.h"
 #include "bufscan.h"
 #include "compat.h"
@@ -61,6 +62,14 @@ all_in_pool(void **pages, BlockNumber n)
 	return true;
 }
 
+static void
+note_advice(SMgrRelation reln, BlockNumber blk, BlockNumber nblocks)
+{
+	FcTag		tag = fc_tag_of(reln, blk);
+
+	fc_advice_read(&tag, nblocks, reln->smgr_cached_nblocks[MAIN_FORKNUM]);
+}
+
 void
 fc_smgr_readv(SMgrRelation reln, ForkNumber forknum, BlockNumber blk,
 			  void **pages, BlockNumber nblocks)
@@ -71,6 +80,7 @@ fc_smgr_readv(SMgrRelation reln, ForkNumber forknum, BlockNumber blk,
 		read_from_disk(reln, forknum, blk, pages, nblocks, NULL);
 		return;
 	}
+	note_advice(reln, blk, nblocks);
 	while (nblocks > 0)
 	{
 		FcTag		tag = fc_tag_of(reln, blk);
@@ -143,6 +153,7 @@ fc_smgr_writev(SMgrRelation reln, ForkNumber forknum, BlockNumber blk,
 	fc_failpoint_of(FC_FP_WRITE_BEFORE_MD, tag.rel);
 	mdwritev(reln, forknum, blk, pages, nblocks, skip_fsync);	/* C2 */
 	fc_failpoint_of(FC_FP_WRITE_AFTER_MD, tag.rel);
+	fc_advice_written(&tag, nblocks);
 	for (BlockNumber i = 0; i < nblocks; i++)
 	{
 		tag.blk = blk + i;
