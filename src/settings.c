@@ -36,7 +36,7 @@
 char	   *fc_setting_file = NULL;
 int			fc_setting_size = 0;
 bool		fc_setting_advice = false;
-int			fc_setting_advice_flash_read_time = 100;
+double		fc_setting_advice_flash_read_time = 0.1;
 bool		fc_setting_enabled = true;
 bool		fc_setting_verify = false;
 int			fc_setting_os_cache_probe = FC_PROBE_AUTO;
@@ -310,10 +310,10 @@ fc_settings_define(void)
 							 "See pg_flashcache_advice. Works without a cache, too: with pg_flashcache.size = 0.",
 							 &fc_setting_advice, false,
 							 PGC_POSTMASTER, 0, NULL, NULL, NULL);
-	DefineCustomIntVariable(asked("pg_flashcache.advice_flash_read_time"),
-							"Time of a read from flash that advice is given for while no read from flash has been measured.",
-							NULL,
-							&fc_setting_advice_flash_read_time, 100, 1, 1000000,
-							PGC_SIGHUP, 0, NULL, NULL, NULL);
+	DefineCustomRealVariable(asked("pg_flashcache.advice_flash_read_time"),
+							 "Time of a read from flash that advice is given for while no read from flash has been measured.",
+							 NULL,
+							 &fc_setting_advice_flash_read_time, 0.1, 0.001, 1000,
+							 PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
 	MarkGUCPrefixReserved("pg_flashcache");
 }

@@ -31,7 +31,7 @@ flash_read_us(void)
 	uint64		hits = fc_stats ? fc_stats_total(FC_HITS) - FC_STATS_START : 0;
 	uint64		ns = fc_stats ? fc_stats_total(FC_READ_NS) - FC_STATS_START : 0;
 
-	return hits >= FC_VERDICT_READS ? ns / 1e3 / hits : fc_setting_advice_flash_read_time;
+	return hits >= FC_VERDICT_READS ? ns / 1e3 / hits : fc_setting_advice_flash_read_time * 1e3;
 }
 
 static void

@@ -30,8 +30,8 @@
 #define PERIODS 6
 #define PERIOD_US INT64CONST(600000000)
 
-/* From so many blocks in a row on it is a scan, and its ring of buffers is full (BAS_BULKREAD: 256 kB). */
-#define RING_BLOCKS 32
+/* Buffers of the largest ring that is known as one: that of VACUUM by default, 2 MB from 17 on. */
+#define MAX_RING 256
 
 static const double factors[FC_ADVICE_SIZES] = {0.25, 0.5, 0.75, 1, 1.5, 2, 3, 4};
 
@@ -64,8 +64,13 @@ struct FcAdvice
 
 FcAdvice   *fc_advice = NULL;
 
-/* This process's. */
-static FcStreams streams;
+/* Which buffers this process has read into: each at the place of its number, modulo. */
+static struct
+{
+	uint32		buffer;			/* its number from 1; 0 = none */
+	uint32		at;				/* of `buffers_read` */
+}			recent[2 * MAX_RING];
+static uint32 buffers_read;
 
 uint32
 fc_advice_base(void)
@@ -192,14 +197,10 @@ lock(void)
 	return false;
 }
 
-/* The page is in the pool now; another one leaves it. */
+/* The page has left the pool. */
 static void
-put_into_pool(Period *period, uint64 key)
+note_eviction(Period *period, uint64 evicted)
 {
-	uint64		evicted = fc_queue_put(&fc_advice->pool, key);
-
-	if (evicted == 0)
-		return;
 	for (int i = 0; i < FC_ADVICE_SIZES; i++)
 	{
 		if (fc_miniature_offer(&fc_advice->flash[i], evicted, (FcAdmission) fc_setting_admission))
@@ -208,39 +209,63 @@ put_into_pool(Period *period, uint64 key)
 	}
 }
 
+/* The page is in the pool now; another one leaves it. */
 static void
-note_read(uint64 key, bool scan)
+put_into_pool(Period *period, uint64 key)
+{
+	uint64		evicted = fc_queue_put(&fc_advice->pool, key);
+
+	if (evicted != 0)
+		note_eviction(period, evicted);
+}
+
+static void
+note_read(uint64 key, bool ring)
 {
 	Period	   *period = current_period();
 
+	/* it is not in the pool, or nobody would read it: it has left it before its turn */
+	if (fc_queue_take(&fc_advice->pool, key))
+		note_eviction(period, key);
 	period->reads++;
 	for (int i = 0; i < FC_ADVICE_SIZES; i++)
 	{
 		if (fc_miniature_read(&fc_advice->flash[i], key))
 			period->hits[i]++;
 		/* what comes into the pool leaves the rest of a larger one */
-		if (scan ? fc_queue_has(&fc_advice->buffers[i], key) : fc_queue_take(&fc_advice->buffers[i], key))
+		if (ring ? fc_queue_has(&fc_advice->buffers[i], key) : fc_queue_take(&fc_advice->buffers[i], key))
 			period->buffer_hits[i]++;
 	}
-	if (!scan)
+	if (!ring)
 		put_into_pool(period, key);
 }
 
-void
-fc_advice_read_slow(const FcTag *tag, int n, BlockNumber nblocks)
+/* Has this process read into the buffer a short while ago?  A pool of other buffers would have had its turn before. */
+static bool
+is_of_ring(const void *page)
 {
-	uint64		relation = ((uint64) tag->db << 32) ^ ((uint64) tag->spc << 16) ^ tag->rel;
+	uint32		buffer = (uint32) (((const char *) page - (const char *) BufferBlocks) / BLCKSZ) + 1;
+	int			i = buffer % lengthof(recent);
+	bool		again = recent[i].buffer == buffer && buffers_read - recent[i].at <= (uint32) Min(MAX_RING, NBuffers / 8);
+
+	recent[i].buffer = buffer;
+	recent[i].at = buffers_read++;
+	return again;
+}
+
+void
+fc_advice_read_slow(const FcTag *tag, int n, void *const *pages)
+{
 	FcTag		t = *tag;
 
 	for (int i = 0; i < n; i++, t.blk++)
 	{
-		FcStream   *stream = fc_policy_stream(&streams, relation, t.blk);
+		bool		ring = is_of_ring(pages[i]);
 		uint64		key = key_of(&t);
 
 		if (key == 0 || !lock())
 			continue;
-		note_read(key, stream != NULL && stream->length > RING_BLOCKS &&
-				  nblocks != InvalidBlockNumber && nblocks > NBuffers / 4);
+		note_read(key, ring);
 		LWLockRelease(&fc_advice->lock);
 	}
 }
@@ -265,11 +290,11 @@ fc_advice_written_slow(const FcTag *tag, int n)
 }
 
 void
-fc_advice_disk_slow(uint64 ns, int n)
+fc_advice_disk_slow(uint64 begin, int n)
 {
 	Period	   *period = &fc_advice->period[fc_advice->now];
 
-	pg_atomic_fetch_add_u64(&period->disk_ns, ns);
+	pg_atomic_fetch_add_u64(&period->disk_ns, fc_now_ns() - begin);
 	pg_atomic_fetch_add_u64(&period->disk_reads, n);
 }
 

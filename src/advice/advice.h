@@ -14,11 +14,12 @@
  *
  *	evictions	A page that is read is not in the pool, and will be.  It is taken
  *			to leave it when as many other pages have come as shared_buffers
- *			has room for: a queue.  A page that is written was there as well.
- *	scans	Pages that the server reads into a ring of buffers leave the pool
- *			unseen by the cache: those of a stream of more than 32 blocks, of
- *			a relation larger than a quarter of shared_buffers.  They may be
- *			hits, and are not offered.
+ *			has room for: a queue; or, at the latest, when it is read again.
+ *			A page that is written was there as well.
+ *	scans	Pages that the server reads into a ring of buffers (of a large
+ *			table, of VACUUM) leave the pool unseen by the cache.  A process
+ *			that reads into a buffer again that it has read into just before
+ *			has such a ring.  They may be hits, and are not offered.
  *
  * Left out: the write limit, and that pages are forgotten with their relation
  * or database; nobody asks for those again.
@@ -77,16 +78,16 @@ extern void fc_advice_shmem_init(int tranche);
 extern bool fc_advice_sums(FcAdviceSums *sums);
 extern void fc_advice_reset(void);
 
-extern void fc_advice_read_slow(const FcTag *tag, int n, BlockNumber nblocks);
+extern void fc_advice_read_slow(const FcTag *tag, int n, void *const *pages);
 extern void fc_advice_written_slow(const FcTag *tag, int n);
-extern void fc_advice_disk_slow(uint64 ns, int n);
+extern void fc_advice_disk_slow(uint64 begin, int n);
 
-/* The buffer manager reads n pages, of a relation of so many (InvalidBlockNumber: not known). */
+/* The buffer manager reads n pages into these buffers. */
 static inline void
-fc_advice_read(const FcTag *tag, int n, BlockNumber nblocks)
+fc_advice_read(const FcTag *tag, int n, void *const *pages)
 {
 	if (unlikely(fc_advice != NULL))
-		fc_advice_read_slow(tag, n, nblocks);
+		fc_advice_read_slow(tag, n, pages);
 }
 
 /* n pages have been written to disk. */
@@ -97,12 +98,12 @@ fc_advice_written(const FcTag *tag, int n)
 		fc_advice_written_slow(tag, n);
 }
 
-/* Reading n pages from disk has taken so long. */
+/* n pages have been read from disk; `begin`: fc_now_ns() of the moment before. */
 static inline void
-fc_advice_disk(uint64 ns, int n)
+fc_advice_disk(uint64 begin, int n)
 {
 	if (unlikely(fc_advice != NULL))
-		fc_advice_disk_slow(ns, n);
+		fc_advice_disk_slow(begin, n);
 }
 
 #endif							/* FC_ADVICE_H */

@@ -31,12 +31,13 @@ fc_listen_read(SMgrRelation reln, ForkNumber forknum, BlockNumber blk, FcBytes *
 	uint64		begin = fc_now_ns();
 
 	mdread(reln, forknum, blk, page);
-	fc_advice_disk(fc_now_ns() - begin, 1);
+	fc_advice_disk(begin, 1);
 	if (cacheable)
 	{
 		FcTag		tag = fc_tag_of(reln, blk);
+		void	   *pages[1] = {page};
 
-		fc_advice_read(&tag, 1, reln->smgr_cached_nblocks[forknum]);
+		fc_advice_read(&tag, 1, pages);
 	}
 }
 
@@ -62,7 +63,7 @@ note_read(SMgrRelation reln, ForkNumber forknum, BlockNumber blk, void **pages, 
 	{
 		FcTag		tag = fc_tag_of(reln, blk);
 
-		fc_advice_read(&tag, nblocks, reln->smgr_cached_nblocks[forknum]);
+		fc_advice_read(&tag, nblocks, pages);
 	}
 }
 
@@ -73,7 +74,7 @@ fc_listen_readv(SMgrRelation reln, ForkNumber forknum, BlockNumber blk,
 	uint64		begin = fc_now_ns();
 
 	mdreadv(reln, forknum, blk, pages, nblocks);
-	fc_advice_disk(fc_now_ns() - begin, nblocks);
+	fc_advice_disk(begin, nblocks);
 	note_read(reln, forknum, blk, pages, nblocks);
 }
 
@@ -103,7 +104,7 @@ fc_listen_startreadv(PgAioHandle *ioh, SMgrRelation reln, ForkNumber forknum,
 	note_read(reln, forknum, blk, pages, nblocks);
 	mdstartreadv(ioh, reln, forknum, blk, pages, nblocks);
 	if (at_once)
-		fc_advice_disk(fc_now_ns() - begin, nblocks);
+		fc_advice_disk(begin, nblocks);
 }
 
 #endif

@@ -27,6 +27,7 @@ read_from_disk(SMgrRelation reln, ForkNumber forknum, BlockNumber blk, FcBytes *
 	fc_failpoint(FC_FP_DISK_READ);
 	mdread(reln, forknum, blk, page);
 	fc_cache_disk_read(run, begin, 1);
+	fc_advice_disk(begin, 1);
 }
 
 void
@@ -44,7 +45,7 @@ fc_smgr_read(SMgrRelation reln, ForkNumber forknum, BlockNumber blk, FcBytes *pa
 	{
 		char	   *pages[1] = {page};
 
-		fc_advice_read(&tag, 1, reln->smgr_cached_nblocks[forknum]);
+		fc_advice_read(&tag, 1, (void **) pages);
 		fc_cache_plan(&run, &tag, 1, fc_data_fd, reln);
 		if (fc_cache_read(&run, pages) == 1)
 		{

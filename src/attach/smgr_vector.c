@@ -31,6 +31,7 @@ read_from_disk(SMgrRelation reln, ForkNumber forknum, BlockNumber blk, void **pa
 	fc_failpoint(FC_FP_DISK_READ);
 	mdreadv(reln, forknum, blk, pages, n);
 	fc_cache_disk_read(run, begin, n);
+	fc_advice_disk(begin, n);
 }
 
 void
@@ -63,11 +64,11 @@ all_in_pool(void **pages, BlockNumber n)
 }
 
 static void
-note_advice(SMgrRelation reln, BlockNumber blk, BlockNumber nblocks)
+note_advice(SMgrRelation reln, BlockNumber blk, void **pages, BlockNumber nblocks)
 {
 	FcTag		tag = fc_tag_of(reln, blk);
 
-	fc_advice_read(&tag, nblocks, reln->smgr_cached_nblocks[MAIN_FORKNUM]);
+	fc_advice_read(&tag, nblocks, pages);
 }
 
 void
@@ -80,7 +81,7 @@ fc_smgr_readv(SMgrRelation reln, ForkNumber forknum, BlockNumber blk,
 		read_from_disk(reln, forknum, blk, pages, nblocks, NULL);
 		return;
 	}
-	note_advice(reln, blk, nblocks);
+	note_advice(reln, blk, pages, nblocks);
 	while (nblocks > 0)
 	{
 		FcTag		tag = fc_tag_of(reln, blk);

@@ -30,7 +30,6 @@
  */
 #include "postgres.h"
 
-#include "advice/advice.h"
 #include "cache/cache.h"
 #include "cache/cache_internal.h"
 #include "compat.h"
@@ -172,7 +171,6 @@ fc_cache_disk_read(const FcRun *run, uint64 begin, int n)
 	Assert(n > 0 && begin <= end);
 	fc_count_n(FC_DISK_READS, n);
 	fc_count_n(FC_DISK_READ_NS, ns);
-	fc_advice_disk(ns, n);
 	if (fc_cache == NULL)
 		return;
 	now = time_to_tell(begin, end);
