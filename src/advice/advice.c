@@ -117,7 +117,7 @@ fc_advice_shmem_init(int tranche)
 	memset(fc_advice, 0, part.size);
 	LWLockInitialize(&fc_advice->lock, tranche);
 	fc_advice->rate = sample_rate();
-	fc_advice->limit = fc_advice->rate >= 1 ? PG_UINT64_MAX : (uint64) (fc_advice->rate * 0x1p64);
+	fc_advice->limit = fc_advice->rate >= 1 ? PG_UINT64_MAX : (uint64) ldexp(fc_advice->rate, 64);
 	memory = (char *) fc_advice + MAXALIGN(sizeof(FcAdvice));
 	for (int i = 0; i < FC_ADVICE_SIZES; i++)
 	{
@@ -224,7 +224,10 @@ note_read(uint64 key, bool ring)
 {
 	Period	   *period = current_period();
 
-	/* it is not in the pool, or nobody would read it: it has left it before its turn */
+	/*
+	 * it is not in the pool, or nobody would read it: it has left it before
+	 * its turn
+	 */
 	if (fc_queue_take(&fc_advice->pool, key))
 		note_eviction(period, key);
 	period->reads++;

@@ -91,7 +91,7 @@ is(advice($node, q{round((read_time_us - (1 - hit_ratio) * disk_read_time_us)::n
 # Once all pages are there, reading them again writes nothing.
 $node->safe_psql('postgres', 'SELECT pg_flashcache_reset_advice()');
 rounds($node, 1);
-is(advice($node, q{write_bytes_per_day / 86400 * extract(epoch FROM now() - since) < 8192 * 20}, q{kind = 'flash' AND factor = 4}), 't',
+is(advice($node, q{write_bytes_per_day / 86400 * extract(epoch FROM now() - since) < 8192 * 100}, q{kind = 'flash' AND factor = 4}), 't',
 	'hardly anything is written when all pages are there');
 
 # Pages that are changed leave flash, and come back to it.
