@@ -37,6 +37,7 @@ FIGURES = {
     "async": "scans of a table that is not in flash, read asynchronously: loaded / not loaded, 18 and later   (lab disk)",
     "capture": "clean evictions captured / evictions, at 10,000 a second",
     "writes": "flash page writes / buffer-pool misses, admission auto and all",
+    "advice": "hit ratios that a server without a cache predicts, and those of caches: error in points",
     "memory": "shared memory per slot",
     "restart": "hit ratio and speed of the first 10 s, after / before a restart and a crash, with persistence   (lab disk)",
 }

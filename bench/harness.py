@@ -129,6 +129,13 @@ class Bench:
     def start_disabled(self, name: str, size: str, settings: Settings) -> Cluster:
         return self.start(name, self._with_cache(name, size) | {**settings, "pg_flashcache.enabled": "off"})
 
+    def start_advice(self, name: str, settings: Settings) -> Cluster:
+        """Without a cache: the library only listens."""
+        only = {"pg_flashcache.size": "0", "pg_flashcache.file": "", "pg_flashcache.advice": "on"}
+        cluster = self.start(name, self._with_cache(name, "1MB") | dict(settings) | only)
+        cluster.sql(DATABASE, "CREATE EXTENSION IF NOT EXISTS pg_flashcache")
+        return cluster
+
     def limit_words(self, cluster: Cluster) -> str:
         return cluster.limit.words if cluster.limit.is_made else "none"
 

@@ -12,6 +12,7 @@
  */
 #include "postgres.h"
 
+#include "advice/advice.h"
 #include "attach/attach.h"
 #include "cache/cache.h"
 #include "commands/extension.h"
@@ -39,6 +40,9 @@ FC_MODULE_MAGIC;
 FC_EXPORT void _PG_init(void);
 FC_EXPORT void fc_writer_main(Datum arg);
 FC_EXPORT void fc_buffers_main(Datum arg);
+
+/* Without a cache: only what reads and writes there are, for advice. */
+static bool listens = false;
 
 /* It was decided, in the postmaster, that this server has no cache. */
 static bool stayed_out = false;
@@ -69,6 +73,7 @@ wanted(void)
 		static const FcReason none = {"pg_flashcache.size is 0"};
 
 		stay_out(LOG, FC_STATE_DISABLED, &none);
+		listens = fc_setting_advice;
 		return false;
 	}
 	else if (fc_setting_file[0] == '\0')
@@ -123,9 +128,14 @@ warn_not_preloaded(void)
 static int
 shmem_parts(FcPart *parts)
 {
-	int			n = fc_cache_parts(fc_setting_size, fc_setting_persistence, parts);
+	int			n = 0;
 
-	StaticAssertStmt(FC_CACHE_PARTS + 4 <= FC_MAX_PARTS, "too many parts of shared memory");
+	StaticAssertStmt(FC_CACHE_PARTS + 5 <= FC_MAX_PARTS, "too many parts of shared memory");
+	if (fc_setting_advice)
+		parts[n++] = fc_advice_part();
+	if (listens)
+		return n;
+	n += fc_cache_parts(fc_setting_size, fc_setting_persistence, parts + n);
 	parts[n++] = fc_writer_part();
 	parts[n++] = fc_writer_scrub_part();
 	parts[n++] = fc_writer_load_part();
@@ -139,6 +149,15 @@ take_part(Size bytes)
 {
 	FcReason	why;
 
+	if (listens)
+	{
+		if (fc_attach_listener(&why))
+			return true;
+		ereport(WARNING,
+				(errmsg("pg_flashcache cannot give advice: %s", why.message),
+				 why.hint[0] ? errhint("%s", why.hint) : 0));
+		return false;
+	}
 	if (!fc_memory_fits(bytes, (uint64) fc_setting_size * BLCKSZ, &why))
 	{
 		stay_out(WARNING, FC_STATE_DISABLED, &why);
@@ -164,6 +183,13 @@ shmem_init(Size bytes)
 	int			tranche = fc_lock_tranche();
 
 	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+	if (fc_setting_advice)
+		fc_advice_shmem_init(tranche);
+	if (listens)
+	{
+		LWLockRelease(AddinShmemInitLock);
+		return;
+	}
 	fc_cache_shmem_init(fc_setting_size, fc_setting_persistence, bytes, tranche);
 	fc_warm_shmem_init(fc_setting_persistence);
 	fc_writer_shmem_init();
@@ -208,9 +234,18 @@ _PG_init(void)
 		stay_out(LOG, FC_STATE_DISABLED, &upgrade);
 		return;
 	}
-	if (!wanted() || !prepare_writer(&worker))
+	if (wanted())
+	{
+		if (!prepare_writer(&worker))
+			return;
+		fc_memory_register(&memory);
+	}
+	else
+	{
+		if (listens)
+			fc_memory_register(&memory);
 		return;
-	fc_memory_register(&memory);
+	}
 
 	/* now or never; if there is no room for the cache the writer ends at once */
 	RegisterBackgroundWorker(&worker);

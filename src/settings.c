@@ -35,6 +35,8 @@
 
 char	   *fc_setting_file = NULL;
 int			fc_setting_size = 0;
+bool		fc_setting_advice = false;
+double		fc_setting_advice_flash_read_time = 0.1;
 bool		fc_setting_enabled = true;
 bool		fc_setting_verify = false;
 int			fc_setting_os_cache_probe = FC_PROBE_AUTO;
@@ -303,5 +305,15 @@ fc_settings_define(void)
 							 "What was in shared buffers is loaded again from flash after the start. Has no effect unless persistence is on.",
 							 &max_shutdown_delay_ms, 10000, 0, 3600000,
 							 PGC_SIGHUP, GUC_UNIT_MS, check_max_shutdown_delay, assign_max_shutdown_delay, NULL);
+	DefineCustomBoolVariable(asked("pg_flashcache.advice"),
+							 "Estimates what caches of other sizes, and more shared buffers, would do.",
+							 "See pg_flashcache_advice. Works without a cache, too: with pg_flashcache.size = 0.",
+							 &fc_setting_advice, false,
+							 PGC_POSTMASTER, 0, NULL, NULL, NULL);
+	DefineCustomRealVariable(asked("pg_flashcache.advice_flash_read_time"),
+							 "Time of a read from flash that advice is given for while no read from flash has been measured.",
+							 NULL,
+							 &fc_setting_advice_flash_read_time, 0.1, 0.001, 1000,
+							 PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
 	MarkGUCPrefixReserved("pg_flashcache");
 }

@@ -24,6 +24,8 @@ typedef enum FcProbeMode
 
 extern char *fc_setting_file;
 extern int	fc_setting_size;	/* slots */
+extern bool fc_setting_advice;
+extern double fc_setting_advice_flash_read_time;	/* ms */
 extern bool fc_setting_enabled;
 extern bool fc_setting_verify;
 extern int	fc_setting_os_cache_probe;	/* FcProbeMode */

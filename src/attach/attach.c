@@ -48,7 +48,7 @@ running_version(void)
 #define STAYS_OUT_HINT "PostgreSQL runs normally without the cache. Please report the exact version of your server."
 
 static bool
-intercept(const FcShape *shape, FcReason *why)
+intercept(const FcShape *shape, void *const *ours, FcReason *why)
 {
 	FcTable		table;
 
@@ -56,13 +56,13 @@ intercept(const FcShape *shape, FcReason *why)
 	if (table.matches != 1)
 		return fc_fail(why, STAYS_OUT_HINT, "the server's storage-manager table was found %d times instead of once",
 					   table.matches);
-	if (!fc_table_replace(&table, shape->ours))
+	if (!fc_table_replace(&table, ours))
 		return fc_fail(why, STAYS_OUT_HINT, "could not write to the server's storage-manager table: %m");
 	return true;
 }
 
-bool
-fc_attach(FcReason *why)
+static bool
+attach(bool listening, FcReason *why)
 {
 	const FcShape *shape = fc_shape();
 	int			version = running_version();
@@ -73,8 +73,20 @@ fc_attach(FcReason *why)
 		if (dlsym(RTLD_DEFAULT, foreign[i]) != NULL)
 			return fc_fail(why, STAYS_OUT_HINT, "the server has a storage-manager interface that is not known (\"%s\")",
 						   foreign[i]);
-	attached = intercept(shape, why);
+	return intercept(shape, listening ? shape->listening : shape->ours, why);
+}
+
+bool
+fc_attach(FcReason *why)
+{
+	attached = attach(false, why);
 	return attached;
+}
+
+bool
+fc_attach_listener(FcReason *why)
+{
+	return attach(true, why);
 }
 
 const char *

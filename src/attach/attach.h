@@ -25,6 +25,9 @@
 /* Takes the way in, or says why not. */
 extern bool fc_attach(FcReason *why);
 
+/* The same for a server without a cache: reads and writes are noted for advice, and nothing else (listen.c). */
+extern bool fc_attach_listener(FcReason *why);
+
 /* How this server was attached to: "interception" or NULL. */
 extern const char *fc_attach_way_name(void);
 

@@ -110,6 +110,23 @@ extern void fc_smgr_startreadv(PgAioHandle *ioh, SMgrRelation reln, ForkNumber f
 extern void fc_smgr_exercise_async(SMgrRelation reln, ForkNumber forknum, BlockNumber blk, void *page);
 #endif
 
+/* ---- listen.c ---- */
+
+#if PG_VERSION_NUM < 170000
+extern void fc_listen_read(SMgrRelation reln, ForkNumber forknum, BlockNumber blk, FcBytes *page);
+extern void fc_listen_write(SMgrRelation reln, ForkNumber forknum, BlockNumber blk,
+							FcConstBytes *page, bool skip_fsync);
+#else
+extern void fc_listen_readv(SMgrRelation reln, ForkNumber forknum, BlockNumber blk,
+							void **pages, BlockNumber nblocks);
+extern void fc_listen_writev(SMgrRelation reln, ForkNumber forknum, BlockNumber blk,
+							 const void **pages, BlockNumber nblocks, bool skip_fsync);
+#endif
+#if PG_VERSION_NUM >= 180000
+extern void fc_listen_startreadv(PgAioHandle *ioh, SMgrRelation reln, ForkNumber forknum,
+								 BlockNumber blk, void **pages, BlockNumber nblocks);
+#endif
+
 /* ---- data_file.c ---- */
 
 /* The file of a page, below the data directory. */

@@ -114,6 +114,18 @@ static const FcShape shape = {
 #endif
 		[AT_TRUNCATE] = fc_smgr_truncate,
 	},
+	.listening = {
+#if PG_VERSION_NUM < 170000
+		[AT_READ] = fc_listen_read,
+		[AT_WRITE] = fc_listen_write,
+#else
+		[AT_READ] = fc_listen_readv,
+		[AT_WRITE] = fc_listen_writev,
+#endif
+#if PG_VERSION_NUM >= 180000
+		[AT_STARTREAD] = fc_listen_startreadv,
+#endif
+	},
 };
 
 const FcShape *

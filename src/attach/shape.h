@@ -21,6 +21,7 @@ typedef struct FcShape
 	int			entries;
 	void	   *md[FC_SHAPE_MAX_ENTRIES];	/* the table as the server has it */
 	void	   *ours[FC_SHAPE_MAX_ENTRIES]; /* NULL: left alone */
+	void	   *listening[FC_SHAPE_MAX_ENTRIES];	/* the same, to listen */
 } FcShape;
 
 extern const FcShape *fc_shape(void);

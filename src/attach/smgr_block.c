@@ -9,6 +9,7 @@
  */
 #include "postgres.h"
 
+#include "advice/advice.h"
 #include "attach/calls.h"
 #include "bufscan.h"
 #include "compat.h"
@@ -26,6 +27,7 @@ read_from_disk(SMgrRelation reln, ForkNumber forknum, BlockNumber blk, FcBytes *
 	fc_failpoint(FC_FP_DISK_READ);
 	mdread(reln, forknum, blk, page);
 	fc_cache_disk_read(run, begin, 1);
+	fc_advice_disk(begin, 1);
 }
 
 void
@@ -43,6 +45,7 @@ fc_smgr_read(SMgrRelation reln, ForkNumber forknum, BlockNumber blk, FcBytes *pa
 	{
 		char	   *pages[1] = {page};
 
+		fc_advice_read(&tag, 1, (void **) pages);
 		fc_cache_plan(&run, &tag, 1, fc_data_fd, reln);
 		if (fc_cache_read(&run, pages) == 1)
 		{
@@ -92,6 +95,7 @@ fc_smgr_write(SMgrRelation reln, ForkNumber forknum, BlockNumber blk,
 	fc_failpoint_of(FC_FP_WRITE_AFTER_MD, tag.rel);
 	fc_cache_invalidate(&tag);	/* C3 */
 	fc_page_written(&tag, page);
+	fc_advice_written(&tag, 1);
 }
 
 #endif							/* PG_VERSION_NUM < 170000 */

@@ -13,6 +13,7 @@
  */
 #include "postgres.h"
 
+#include "advice/advice.h"
 #include "attach/calls.h"
 #include "bufscan.h"
 #include "compat.h"
@@ -30,6 +31,7 @@ read_from_disk(SMgrRelation reln, ForkNumber forknum, BlockNumber blk, void **pa
 	fc_failpoint(FC_FP_DISK_READ);
 	mdreadv(reln, forknum, blk, pages, n);
 	fc_cache_disk_read(run, begin, n);
+	fc_advice_disk(begin, n);
 }
 
 void
@@ -61,6 +63,14 @@ all_in_pool(void **pages, BlockNumber n)
 	return true;
 }
 
+static void
+note_advice(SMgrRelation reln, BlockNumber blk, void **pages, BlockNumber nblocks)
+{
+	FcTag		tag = fc_tag_of(reln, blk);
+
+	fc_advice_read(&tag, nblocks, pages);
+}
+
 void
 fc_smgr_readv(SMgrRelation reln, ForkNumber forknum, BlockNumber blk,
 			  void **pages, BlockNumber nblocks)
@@ -71,6 +81,7 @@ fc_smgr_readv(SMgrRelation reln, ForkNumber forknum, BlockNumber blk,
 		read_from_disk(reln, forknum, blk, pages, nblocks, NULL);
 		return;
 	}
+	note_advice(reln, blk, pages, nblocks);
 	while (nblocks > 0)
 	{
 		FcTag		tag = fc_tag_of(reln, blk);
@@ -143,6 +154,7 @@ fc_smgr_writev(SMgrRelation reln, ForkNumber forknum, BlockNumber blk,
 	fc_failpoint_of(FC_FP_WRITE_BEFORE_MD, tag.rel);
 	mdwritev(reln, forknum, blk, pages, nblocks, skip_fsync);	/* C2 */
 	fc_failpoint_of(FC_FP_WRITE_AFTER_MD, tag.rel);
+	fc_advice_written(&tag, nblocks);
 	for (BlockNumber i = 0; i < nblocks; i++)
 	{
 		tag.blk = blk + i;

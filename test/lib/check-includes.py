@@ -17,6 +17,7 @@ from treecheck import Change, main
 
 MODULES: dict[str, int] = {
     "pg_flashcache": 6,
+    "sql_advice": 6,
     "sql_functions": 6,
     "prewarm": 5,
     "attach": 4,
@@ -26,6 +27,7 @@ MODULES: dict[str, int] = {
     "map": 4,
     "cache": 3,
     "warm": 3,
+    "advice": 3,
     "directory": 2,
     "store": 2,
     "bufscan": 2,
@@ -33,6 +35,7 @@ MODULES: dict[str, int] = {
     "oscache": 2,
     "pagecmp": 2,
     "stats": 2,
+    "sql_row": 2,
     "policy": 1,
     "checksum": 1,
     "layout": 1,

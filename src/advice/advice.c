@@ -1,0 +1,360 @@
+/*-------------------------------------------------------------------------
+ *
+ * advice/advice.c
+ *	  See advice.h.
+ *
+ * Copyright (c) 2026, the pg_flashcache developers
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <math.h>
+
+#include "advice/advice.h"
+#include "advice/miniature.h"
+#include "common/hashfn.h"
+#include "compat.h"
+#include "miscadmin.h"
+#include "policy.h"
+#include "port/atomics.h"
+#include "settings.h"
+#include "storage/bufmgr.h"
+#include "storage/lwlock.h"
+#include "storage/shmem.h"
+#include "utils/timestamp.h"
+
+/* Slots of the miniature that stands for factor 1. */
+#define BASE_SLOTS 4096
+
+#define PERIODS 6
+#define PERIOD_US INT64CONST(600000000)
+
+/* Buffers of the largest ring that is known as one: that of VACUUM by default, 2 MB from 17 on. */
+#define MAX_RING 256
+
+static const double factors[FC_ADVICE_SIZES] = {0.25, 0.5, 0.75, 1, 1.5, 2, 3, 4};
+
+typedef struct Period
+{
+	TimestampTz since;			/* 0 = none yet */
+	uint64		reads;
+	uint64		hits[FC_ADVICE_SIZES];
+	uint64		writes[FC_ADVICE_SIZES];
+	uint64		buffer_hits[FC_ADVICE_SIZES];
+
+	/* without the lock */
+	pg_atomic_uint64 disk_ns;
+	pg_atomic_uint64 disk_reads;
+	pg_atomic_uint64 dropped;
+} Period;
+
+/* The lock protects what is not atomic. */
+struct FcAdvice
+{
+	LWLock		lock;			/* leaf */
+	uint64		limit;			/* hashes below it are the sample */
+	double		rate;
+	FcMiniature flash[FC_ADVICE_SIZES];
+	FcQueue		buffers[FC_ADVICE_SIZES];
+	FcQueue		pool;
+	Period		period[PERIODS];
+	volatile int now;			/* the current period */
+};
+
+FcAdvice   *fc_advice = NULL;
+
+/* Which buffers this process has read into: each at the place of its number, modulo. */
+static struct
+{
+	uint32		buffer;			/* its number from 1; 0 = none */
+	uint32		at;				/* of `buffers_read` */
+}			recent[2 * MAX_RING];
+static uint32 buffers_read;
+
+uint32
+fc_advice_base(void)
+{
+	return fc_setting_size > 0 ? (uint32) fc_setting_size : (uint32) Min((uint64) NBuffers * 4, (uint64) INT_MAX);
+}
+
+static double
+sample_rate(void)
+{
+	return Min(1.0, (double) BASE_SLOTS / fc_advice_base());
+}
+
+static uint32
+slots_for(double pages)
+{
+	return (uint32) Max(1.0, rint(pages * sample_rate()));
+}
+
+FcPart
+fc_advice_part(void)
+{
+	Size		size = MAXALIGN(sizeof(FcAdvice));
+
+	for (int i = 0; i < FC_ADVICE_SIZES; i++)
+	{
+		uint32		slots = slots_for(factors[i] * fc_advice_base());
+
+		size = add_size(size, fc_miniature_size(slots));
+		size = add_size(size, fc_queue_size(slots));
+	}
+	size = add_size(size, fc_queue_size(slots_for(NBuffers)));
+	return fc_part("pg_flashcache advice", size);
+}
+
+void
+fc_advice_shmem_init(int tranche)
+{
+	FcPart		part = fc_advice_part();
+	bool		found;
+	char	   *memory;
+
+	fc_advice = ShmemInitStruct(part.name, part.size, &found);
+	memset(fc_advice, 0, part.size);
+	LWLockInitialize(&fc_advice->lock, tranche);
+	fc_advice->rate = sample_rate();
+	fc_advice->limit = fc_advice->rate >= 1 ? PG_UINT64_MAX : (uint64) ldexp(fc_advice->rate, 64);
+	memory = (char *) fc_advice + MAXALIGN(sizeof(FcAdvice));
+	for (int i = 0; i < FC_ADVICE_SIZES; i++)
+	{
+		uint32		slots = slots_for(factors[i] * fc_advice_base());
+
+		fc_miniature_init(&fc_advice->flash[i], slots, memory);
+		memory += fc_miniature_size(slots);
+		fc_queue_init(&fc_advice->buffers[i], slots, memory);
+		memory += fc_queue_size(slots);
+	}
+	fc_queue_init(&fc_advice->pool, slots_for(NBuffers), memory);
+	for (int i = 0; i < PERIODS; i++)
+	{
+		pg_atomic_init_u64(&fc_advice->period[i].disk_ns, 0);
+		pg_atomic_init_u64(&fc_advice->period[i].disk_reads, 0);
+		pg_atomic_init_u64(&fc_advice->period[i].dropped, 0);
+	}
+	fc_advice->period[0].since = GetCurrentTimestamp();
+}
+
+/* ---- periods ---- */
+
+static void
+begin_period(Period *period, TimestampTz now)
+{
+	period->since = now;
+	period->reads = 0;
+	memset(period->hits, 0, sizeof(period->hits));
+	memset(period->writes, 0, sizeof(period->writes));
+	memset(period->buffer_hits, 0, sizeof(period->buffer_hits));
+	pg_atomic_write_u64(&period->disk_ns, 0);
+	pg_atomic_write_u64(&period->disk_reads, 0);
+	pg_atomic_write_u64(&period->dropped, 0);
+}
+
+/* The current one; the lock is held. */
+static Period *
+current_period(void)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	Period	   *period = &fc_advice->period[fc_advice->now];
+
+	/* a clock that was set back begins a new one, too */
+	if (now - period->since < PERIOD_US && now >= period->since)
+		return period;
+	fc_advice->now = (fc_advice->now + 1) % PERIODS;
+	period = &fc_advice->period[fc_advice->now];
+	begin_period(period, now);
+	return period;
+}
+
+/* ---- what happens ---- */
+
+/*
+ * The key of a page of the sample, or 0.  The bits that decided are in every
+ * key the same, so they are mixed once more.
+ */
+static uint64
+key_of(const FcTag *tag)
+{
+	uint64		hash = hash_bytes_extended((const unsigned char *) tag, sizeof(*tag), 0);
+
+	if (hash > fc_advice->limit)
+		return 0;
+	hash ^= hash >> 33;
+	hash *= UINT64CONST(0xff51afd7ed558ccd);
+	hash ^= hash >> 33;
+	return hash != 0 ? hash : 1;
+}
+
+static bool
+lock(void)
+{
+	if (likely(LWLockConditionalAcquire(&fc_advice->lock, LW_EXCLUSIVE)))
+		return true;
+	pg_atomic_fetch_add_u64(&fc_advice->period[fc_advice->now].dropped, 1);
+	return false;
+}
+
+/* The page has left the pool. */
+static void
+note_eviction(Period *period, uint64 evicted)
+{
+	for (int i = 0; i < FC_ADVICE_SIZES; i++)
+	{
+		if (fc_miniature_offer(&fc_advice->flash[i], evicted, (FcAdmission) fc_setting_admission))
+			period->writes[i]++;
+		(void) fc_queue_put(&fc_advice->buffers[i], evicted);
+	}
+}
+
+/* The page is in the pool now; another one leaves it. */
+static void
+put_into_pool(Period *period, uint64 key)
+{
+	uint64		evicted = fc_queue_put(&fc_advice->pool, key);
+
+	if (evicted != 0)
+		note_eviction(period, evicted);
+}
+
+static void
+note_read(uint64 key, bool ring)
+{
+	Period	   *period = current_period();
+
+	/*
+	 * it is not in the pool, or nobody would read it: it has left it before
+	 * its turn
+	 */
+	if (fc_queue_take(&fc_advice->pool, key))
+		note_eviction(period, key);
+	period->reads++;
+	for (int i = 0; i < FC_ADVICE_SIZES; i++)
+	{
+		if (fc_miniature_read(&fc_advice->flash[i], key))
+			period->hits[i]++;
+		/* what comes into the pool leaves the rest of a larger one */
+		if (ring ? fc_queue_has(&fc_advice->buffers[i], key) : fc_queue_take(&fc_advice->buffers[i], key))
+			period->buffer_hits[i]++;
+	}
+	if (!ring)
+		put_into_pool(period, key);
+}
+
+/* Has this process read into the buffer a short while ago?  A pool of other buffers would have had its turn before. */
+static bool
+is_of_ring(const void *page)
+{
+	uint32		buffer = (uint32) (((const char *) page - (const char *) BufferBlocks) / BLCKSZ) + 1;
+	int			i = buffer % lengthof(recent);
+	bool		again = recent[i].buffer == buffer && buffers_read - recent[i].at <= (uint32) Min(MAX_RING, NBuffers / 8);
+
+	recent[i].buffer = buffer;
+	recent[i].at = buffers_read++;
+	return again;
+}
+
+void
+fc_advice_read_slow(const FcTag *tag, int n, void *const *pages)
+{
+	FcTag		t = *tag;
+
+	for (int i = 0; i < n; i++, t.blk++)
+	{
+		bool		ring = is_of_ring(pages[i]);
+		uint64		key = key_of(&t);
+
+		if (key == 0 || !lock())
+			continue;
+		note_read(key, ring);
+		LWLockRelease(&fc_advice->lock);
+	}
+}
+
+void
+fc_advice_written_slow(const FcTag *tag, int n)
+{
+	FcTag		t = *tag;
+
+	for (int i = 0; i < n; i++, t.blk++)
+	{
+		uint64		key = key_of(&t);
+
+		if (key == 0 || !lock())
+			continue;
+		for (int k = 0; k < FC_ADVICE_SIZES; k++)
+			fc_miniature_forget(&fc_advice->flash[k], key);
+		if (!fc_queue_has(&fc_advice->pool, key))
+			put_into_pool(current_period(), key);
+		LWLockRelease(&fc_advice->lock);
+	}
+}
+
+void
+fc_advice_disk_slow(uint64 begin, int n)
+{
+	Period	   *period = &fc_advice->period[fc_advice->now];
+
+	pg_atomic_fetch_add_u64(&period->disk_ns, fc_now_ns() - begin);
+	pg_atomic_fetch_add_u64(&period->disk_reads, n);
+}
+
+/* ---- what came of it ---- */
+
+static void
+add_period(FcAdviceSums *sums, Period *period, TimestampTz now)
+{
+	if (period->since == 0 || now - period->since > PERIODS * PERIOD_US)
+		return;
+	if (sums->since == 0 || period->since < sums->since)
+		sums->since = period->since;
+	sums->reads += period->reads;
+	sums->dropped += pg_atomic_read_u64(&period->dropped);
+	sums->disk_ns += pg_atomic_read_u64(&period->disk_ns);
+	sums->disk_reads += pg_atomic_read_u64(&period->disk_reads);
+	for (int i = 0; i < FC_ADVICE_SIZES; i++)
+	{
+		sums->flash[i].hits += period->hits[i];
+		sums->flash[i].writes += period->writes[i];
+		sums->buffers[i].hits += period->buffer_hits[i];
+	}
+}
+
+bool
+fc_advice_sums(FcAdviceSums *sums)
+{
+	TimestampTz now;
+
+	memset(sums, 0, sizeof(*sums));
+	if (fc_advice == NULL)
+		return false;
+	for (int i = 0; i < FC_ADVICE_SIZES; i++)
+	{
+		sums->flash[i].factor = sums->buffers[i].factor = factors[i];
+		sums->flash[i].pages = sums->buffers[i].pages = (uint64) (factors[i] * fc_advice_base());
+	}
+	LWLockAcquire(&fc_advice->lock, LW_EXCLUSIVE);
+	(void) current_period();
+	now = GetCurrentTimestamp();
+	sums->rate = fc_advice->rate;
+	for (int i = 0; i < PERIODS; i++)
+		add_period(sums, &fc_advice->period[i], now);
+	LWLockRelease(&fc_advice->lock);
+	sums->seconds = Max(1, now - sums->since) / 1e6;
+	return true;
+}
+
+/* The miniatures keep their pages. */
+void
+fc_advice_reset(void)
+{
+	if (fc_advice == NULL)
+		return;
+	LWLockAcquire(&fc_advice->lock, LW_EXCLUSIVE);
+	for (int i = 0; i < PERIODS; i++)
+		begin_period(&fc_advice->period[i], 0);
+	fc_advice->period[fc_advice->now].since = GetCurrentTimestamp();
+	LWLockRelease(&fc_advice->lock);
+}

@@ -1,0 +1,87 @@
+/*-------------------------------------------------------------------------
+ *
+ * advice/miniature.h
+ *	  Caches in miniature: pure functions.
+ *
+ * A cache of a thousand slots that is given one page in a thousand behaves as
+ * one of a million slots that is given all of them, if pages are chosen by a
+ * hash of their names, so that all reads of a page are seen or none.
+ * (Waldspurger, Saemundsson, Ahmad, Park: Cache Modeling and Optimization
+ * using Miniature Simulations, USENIX ATC 2017.)
+ *
+ * Two kinds.  A *miniature* is the flash cache: admission and replacement are
+ * policy.c's, as in the directory: a ghost of half the slots, a hand, a
+ * reference count of two bits.  A *queue* holds the keys that were put in
+ * last; as a cache in which a hit takes the key out, behind another one that
+ * puts in what it pushes out, it is what a larger buffer pool would have.
+ *
+ * Nothing here allocates, locks, waits or reads a clock.  Keys are hashes of
+ * 64 bits, which are evenly distributed; 0 is none.  Whoever owns the memory
+ * keeps others away from it.
+ *
+ * Copyright (c) 2026, the pg_flashcache developers
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef FC_MINIATURE_H
+#define FC_MINIATURE_H
+
+#include "policy.h"
+
+#include <stddef.h>
+
+/* Which keys are where: chains in an array beside the keys. */
+typedef struct FcKeys
+{
+	uint32_t	slots;
+	uint32_t	buckets;		/* a power of two */
+	uint64_t   *key;			/* 0 = free */
+	uint32_t   *next;			/* of a chain, from 1; 0 = its end */
+	uint32_t   *first;			/* of each bucket */
+} FcKeys;
+
+typedef struct FcMiniature
+{
+	FcKeys		keys;
+	uint32_t	used;
+	uint32_t	hand;
+	uint32_t	ghost_sets;
+	uint8_t    *count;
+	uint16_t   *ghosts;
+} FcMiniature;
+
+typedef struct FcQueue
+{
+	FcKeys		keys;
+	uint32_t	used;
+	uint32_t	newest;			/* slots from 1; 0 = none */
+	uint32_t	oldest;
+	uint32_t	free;			/* chained by `older` */
+	uint32_t	fresh;			/* slots never used begin here */
+	uint32_t   *older;
+	uint32_t   *newer;
+} FcQueue;
+
+/* At least one slot.  Memory of that size, aligned to 8 bytes, all zero. */
+extern size_t fc_miniature_size(uint32_t slots);
+extern void fc_miniature_init(FcMiniature *mini, uint32_t slots, void *memory);
+extern size_t fc_queue_size(uint32_t slots);
+extern void fc_queue_init(FcQueue *queue, uint32_t slots, void *memory);
+
+/* A page is read: is it there? */
+extern bool fc_miniature_read(FcMiniature *mini, uint64_t key);
+
+/* The buffer pool evicts a page: is it written to flash? */
+extern bool fc_miniature_offer(FcMiniature *mini, uint64_t key, FcAdmission mode);
+
+/* A page was changed and written: what flash has is outdated. */
+extern void fc_miniature_forget(FcMiniature *mini, uint64_t key);
+
+/* Puts a key in as the newest, also if it is there; returns what is pushed out, or 0. */
+extern uint64_t fc_queue_put(FcQueue *queue, uint64_t key);
+
+/* Takes a key out; was it there? */
+extern bool fc_queue_take(FcQueue *queue, uint64_t key);
+extern bool fc_queue_has(const FcQueue *queue, uint64_t key);
+
+#endif							/* FC_MINIATURE_H */

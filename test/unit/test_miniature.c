@@ -1,0 +1,228 @@
+/*
+ * test_miniature.c
+ *	  advice/miniature.c: exact answers, and against plain models of the same.
+ */
+#include "check.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "advice/miniature.h"
+
+/* Evenly distributed keys, none of which is 0. */
+static uint64_t
+key(uint64_t n)
+{
+	n = (n + 1) * UINT64_C(0x9e3779b97f4a7c15);
+	n = (n ^ (n >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+	return n ^ (n >> 27);
+}
+
+static uint32_t
+dice(void)
+{
+	static uint64_t state = 42;
+
+	state = state * UINT64_C(6364136223846793005) + 1442695040888963407;
+	return (uint32_t) (state >> 33);
+}
+
+static FcMiniature
+miniature(uint32_t slots)
+{
+	FcMiniature mini;
+
+	fc_miniature_init(&mini, slots, calloc(1, fc_miniature_size(slots)));
+	return mini;
+}
+
+static FcQueue
+queue(uint32_t slots)
+{
+	FcQueue		q;
+
+	fc_queue_init(&q, slots, calloc(1, fc_queue_size(slots)));
+	return q;
+}
+
+static void
+flash(void)
+{
+	FcMiniature mini = miniature(4);
+
+	check(!fc_miniature_read(&mini, key(1)), "nothing is there at first");
+	check(fc_miniature_offer(&mini, key(1), FC_ADMIT_ALL), "all: a page is written");
+	check(fc_miniature_read(&mini, key(1)), "and is there");
+	check(!fc_miniature_offer(&mini, key(1), FC_ADMIT_ALL), "a page that is there is not written again");
+	for (int i = 2; i <= 4; i++)
+		fc_miniature_offer(&mini, key(i), FC_ADMIT_ALL);
+	check(mini.used == 4, "four slots are used");
+	check(fc_miniature_offer(&mini, key(5), FC_ADMIT_ALL), "a fifth page is written");
+	check(mini.used == 4, "four slots are used still");
+	check(fc_miniature_read(&mini, key(1)), "the page that was hit is passed over");
+	check(!fc_miniature_read(&mini, key(2)), "the next one goes");
+	fc_miniature_forget(&mini, key(1));
+	check(mini.used == 3 && !fc_miniature_read(&mini, key(1)), "a page that was written is gone");
+	fc_miniature_forget(&mini, key(1));
+	check(mini.used == 3, "once");
+
+	mini = miniature(4);
+	check(!fc_miniature_offer(&mini, key(1), FC_ADMIT_REUSE), "reuse: a new page is refused");
+	check(fc_miniature_offer(&mini, key(1), FC_ADMIT_REUSE), "reuse: the second time it is written");
+	fc_miniature_forget(&mini, key(1));
+	check(fc_miniature_offer(&mini, key(1), FC_ADMIT_REUSE), "reuse: so is a page that was there and was changed");
+
+	mini = miniature(1);
+	check(fc_miniature_offer(&mini, key(1), FC_ADMIT_ALL) && fc_miniature_read(&mini, key(1)), "one slot will do");
+	check(fc_miniature_offer(&mini, key(2), FC_ADMIT_ALL) && !fc_miniature_read(&mini, key(1)) &&
+		  fc_miniature_read(&mini, key(2)), "and is taken in turn");
+}
+
+static void
+order(void)
+{
+	FcQueue		q = queue(3);
+
+	check(fc_queue_put(&q, key(1)) == 0 && fc_queue_put(&q, key(2)) == 0 && fc_queue_put(&q, key(3)) == 0,
+		  "three keys have room");
+	check(fc_queue_put(&q, key(1)) == 0, "a key that is there pushes nothing out");
+	check(fc_queue_put(&q, key(4)) == key(2), "the oldest is pushed out: the one put in again is not");
+	check(fc_queue_take(&q, key(3)) && !fc_queue_take(&q, key(3)), "a key is taken out once");
+	check(fc_queue_put(&q, key(5)) == 0, "and has left room");
+	check(fc_queue_put(&q, key(6)) == key(1), "in the order in which they came");
+	check(fc_queue_has(&q, key(4)) && !fc_queue_has(&q, key(1)), "what is there is there");
+}
+
+/* A queue against an array that is searched. */
+static void
+queue_model(void)
+{
+	enum
+	{
+		SLOTS = 37
+	};
+	FcQueue		q = queue(SLOTS);
+	uint64_t	model[SLOTS];	/* the oldest first */
+	int			n = 0;
+	int			wrong = 0;
+
+	for (int step = 0; step < 100000; step++)
+	{
+		uint64_t	k = key(dice() % 90);
+		bool		take = dice() % 4 == 0;
+		uint64_t	pushed_out = 0;
+		int			at = 0;
+
+		while (at < n && model[at] != k)
+			at++;
+		if (take)
+			wrong += fc_queue_take(&q, k) != (at < n);
+		if (at < n)
+		{
+			memmove(&model[at], &model[at + 1], (n - at - 1) * sizeof(model[0]));
+			n--;
+		}
+		else if (!take && n == SLOTS)
+		{
+			pushed_out = model[0];
+			memmove(&model[0], &model[1], (n - 1) * sizeof(model[0]));
+			n--;
+		}
+		if (!take)
+		{
+			model[n++] = k;
+			wrong += fc_queue_put(&q, k) != pushed_out;
+		}
+		wrong += q.used != (uint32_t) n;
+	}
+	check(wrong == 0, "a queue does what an array does, 100,000 times");
+}
+
+/* Whatever is done: as many keys as are used, each found. */
+static void
+consistent(void)
+{
+	FcMiniature mini = miniature(50);
+	int			wrong = 0;
+
+	for (int step = 0; step < 100000; step++)
+	{
+		uint64_t	k = key(dice() % 200);
+		bool		there = fc_miniature_read(&mini, k);
+
+		switch (dice() % 4)
+		{
+			case 0:
+				fc_miniature_forget(&mini, k);
+				wrong += fc_miniature_read(&mini, k);
+				break;
+			case 1:
+				wrong += fc_miniature_offer(&mini, k, FC_ADMIT_ALL) == there;
+				wrong += !fc_miniature_read(&mini, k);
+				break;
+			default:
+				if (fc_miniature_offer(&mini, k, FC_ADMIT_AUTO))
+					wrong += there || !fc_miniature_read(&mini, k);
+		}
+		if (step % 1000 == 0)
+		{
+			uint32_t	keys = 0;
+
+			for (int i = 0; i < 50; i++)
+				if (mini.keys.key[i] != 0)
+					keys += fc_miniature_read(&mini, mini.keys.key[i]);
+			wrong += keys != mini.used;
+		}
+	}
+	check(wrong == 0, "a miniature stays consistent, 100,000 times");
+}
+
+/* A cache of a tenth of the slots with a tenth of the pages: the same share of hits. */
+static double
+hit_ratio(uint32_t slots, uint32_t one_in)
+{
+	FcMiniature mini = miniature(slots / one_in);
+	uint64_t	reads = 0;
+	uint64_t	hits = 0;
+
+	for (int i = 0; i < 2000000; i++)
+	{
+		/* 80% of the reads go to a fifth of 100,000 pages */
+		uint32_t	page = dice() % 5 != 0 ? dice() % 20000 : dice() % 100000;
+		uint64_t	k = key(page);
+
+		if (k % one_in != 0)
+			continue;
+		reads++;
+		if (fc_miniature_read(&mini, k))
+			hits++;
+		else
+			fc_miniature_offer(&mini, k, FC_ADMIT_AUTO);
+	}
+	return (double) hits / reads;
+}
+
+static void
+small(void)
+{
+	for (uint32_t slots = 10000; slots <= 40000; slots *= 2)
+	{
+		double		whole = hit_ratio(slots, 1);
+		double		part = hit_ratio(slots, 10);
+		char		what[100];
+
+		snprintf(what, sizeof(what), "%u slots: a tenth of them tells the hit ratio to two points (%.3f, %.3f)", slots, whole, part);
+		check(whole - part < 0.02 && part - whole < 0.02, what);
+	}
+}
+
+int
+main(void)
+{
+	flash();
+	order();
+	queue_model();
+	consistent();
+	small();
+	return done();
+}
