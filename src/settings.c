@@ -45,6 +45,7 @@ bool		fc_setting_pause_when_slow = true;
 bool		fc_setting_keep_stats = true;
 bool		fc_setting_require_mount = false;
 bool		fc_setting_persistence = false;
+int			fc_setting_extents = FC_EXTENTS_AUTO;
 int			fc_setting_max_shutdown_delay = 10000;
 
 /* As the server has them. */
@@ -72,6 +73,13 @@ static const struct config_enum_entry admission_options[] = {
 	{"auto", FC_ADMIT_AUTO, false},
 	{"all", FC_ADMIT_ALL, false},
 	{"reuse", FC_ADMIT_REUSE, false},
+	{NULL, 0, false},
+};
+
+static const struct config_enum_entry extents_options[] = {
+	{"auto", FC_EXTENTS_AUTO, false},
+	{"on", FC_EXTENTS_ON, false},
+	{"off", FC_EXTENTS_OFF, false},
 	{NULL, 0, false},
 };
 
@@ -303,5 +311,10 @@ fc_settings_define(void)
 							 "What was in shared buffers is loaded again from flash after the start. Has no effect unless persistence is on.",
 							 &max_shutdown_delay_ms, 10000, 0, 3600000,
 							 PGC_SIGHUP, GUC_UNIT_MS, check_max_shutdown_delay, assign_max_shutdown_delay, NULL);
+	DefineCustomEnumVariable(asked("pg_flashcache.extents"),
+							 "Takes the neighbours of a page that is read from disk to flash as well, while there are free slots.",
+							 "The aligned 64 kB around it are read by one operation of the disk. auto: while that saves more of the disk's time than it takes.",
+							 &fc_setting_extents, FC_EXTENTS_AUTO, extents_options,
+							 PGC_SIGHUP, 0, NULL, NULL, NULL);
 	MarkGUCPrefixReserved("pg_flashcache");
 }

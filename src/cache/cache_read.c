@@ -430,6 +430,7 @@ is_good(const FcTag *tag, const FcSlotRef *ref, const char *page)
 	if (unlikely(pg_atomic_read_u32(&fc_cache->wrong_in_a_row) != 0))
 		pg_atomic_write_u32(&fc_cache->wrong_in_a_row, 0);
 	fc_directory_touch(ref);
+	fc_extents_hit(ref);
 	return true;
 }
 
