@@ -40,6 +40,9 @@ typedef enum FcFailpointId
 	FC_FP_LOAD_CHOSEN,			/* L1 | L2 */
 	FC_FP_LOAD_GUARDED,			/* L2 | L3 */
 	FC_FP_LOAD_READ,			/* L3 | L4 */
+	FC_FP_LOAD_GIVING,			/* L4 | F4, a session gives its pages: between
+								 * their tags and their content */
+	FC_FP_LOAD_TAKEN,			/* L4 | F4, the writer has taken a job */
 	FC_FP_INVALIDATE_BUMPED,	/* I1 | I2 */
 	FC_FP_READ_LOOKED_UP,		/* R1 | R2 */
 	FC_FP_READ_DONE,			/* R2 | R3 */

@@ -24,6 +24,7 @@
 #include "postgres.h"
 
 #include "compat.h"
+#include "failpoint.h"
 #include "handoff.h"
 #include "miscadmin.h"
 #include "storage/condition_variable.h"
@@ -151,9 +152,9 @@ add_counts(FcLoadCounts *sum, const FcLoadCounts *more)
 	sum->failed += more->failed;
 }
 
-/* Has somebody given pages for it?  If `take`, they are taken. */
+/* Has somebody given pages for it?  Lets go of what a session that has left gave. */
 static bool
-is_asked(int i, bool take)
+is_asked(int i)
 {
 	Job		   *job = &shared->job[i];
 	bool		asked;
@@ -162,40 +163,61 @@ is_asked(int i, bool take)
 	SpinLockAcquire(&shared->lock);
 	asked = job->used && job->state == LOAD_ASKED;
 	left = !job->used || job->serial != attached_serial[i];
-	if (asked && take)
-		job->state = LOAD_RUNNING;
 	SpinLockRelease(&shared->lock);
 	if (left)
 		detach(i);
 	return asked;
 }
 
-/* One step of one job, whose pages have been taken. */
+/* What the writer takes of a job: all of one session, or nothing. */
+typedef struct Taken
+{
+	uint32		serial;
+	dsm_handle	segment;
+	FcLap		lap;
+} Taken;
+
+/*
+ * In one section of the lock: between two, the session may leave and another
+ * one be half through giving its own pages.
+ */
+static bool
+take_job(int i, Taken *taken)
+{
+	Job		   *job = &shared->job[i];
+	bool		asked;
+
+	SpinLockAcquire(&shared->lock);
+	asked = job->used && job->state == LOAD_ASKED;
+	if (asked)
+	{
+		job->state = LOAD_RUNNING;
+		taken->serial = job->serial;
+		taken->segment = job->segment;
+		taken->lap = job->lap;
+	}
+	SpinLockRelease(&shared->lock);
+	return asked;
+}
+
+/* One step of one job. */
 static FcLoadStep
-run_job(int i)
+run_job(int i, Taken *taken)
 {
 	Job		   *job = &shared->job[i];
 	FcLoadCounts counts = {0};
 	FcLoadStep	step = FC_LOAD_DONE;
 	FcLoad	   *load;
-	FcLap		lap;
-	dsm_handle	handle;
-	uint32		serial;
 
-	SpinLockAcquire(&shared->lock);
-	serial = job->serial;
-	lap = job->lap;
-	handle = job->segment;
-	SpinLockRelease(&shared->lock);
-
-	load = pages_of(i, serial, handle);
+	fc_failpoint(FC_FP_LOAD_TAKEN);
+	load = pages_of(i, taken->serial, taken->segment);
 	if (load != NULL)
-		step = fc_cache_load_step(load, &lap, &counts);
+		step = fc_cache_load_step(load, &taken->lap, &counts);
 	SpinLockAcquire(&shared->lock);
-	if (job->used && job->serial == serial)
+	if (job->used && job->serial == taken->serial)
 	{
 		job->state = step == FC_LOAD_DONE ? LOAD_IDLE : LOAD_ASKED;
-		job->lap = lap;
+		job->lap = taken->lap;
 		job->progress.limited = step == FC_LOAD_LATER;
 		job->progress.unreachable = load == NULL;
 		add_counts(&job->progress.counts, &counts);
@@ -210,6 +232,7 @@ fc_writer_load_run(bool active, bool *again)
 {
 	static int	last = 0;
 	int			ran = -1;
+	Taken		taken;
 	bool		asked = false;
 
 	/* one job a round (K4), each in its turn */
@@ -217,12 +240,11 @@ fc_writer_load_run(bool active, bool *again)
 	for (int k = 1; k <= FC_LOAD_JOBS; k++)
 	{
 		int			i = (last + k) % FC_LOAD_JOBS;
-		bool		take = active && ran < 0;
 
-		if (!is_asked(i, take))
+		if (!is_asked(i))
 			continue;
 		asked = true;
-		if (take)
+		if (active && ran < 0 && take_job(i, &taken))
 			ran = i;
 		else
 			*again = active;
@@ -230,7 +252,7 @@ fc_writer_load_run(bool active, bool *again)
 	if (ran < 0)
 		return asked;
 	last = ran;
-	if (run_job(ran) == FC_LOAD_MORE)
+	if (run_job(ran, &taken) == FC_LOAD_MORE)
 		*again = true;
 	return true;
 }
@@ -335,7 +357,9 @@ fc_writer_load_give(const FcLoad *load)
 	FcLoad	   *theirs = dsm_segment_address(segment);
 
 	/* pages are many, and most of the time all of them */
-	memcpy(theirs, load, offsetof(FcLoad, page) + (Size) load->n * BLCKSZ);
+	memcpy(theirs, load, offsetof(FcLoad, page));
+	fc_failpoint(FC_FP_LOAD_GIVING);
+	memcpy(theirs->page, load->page, (Size) load->n * BLCKSZ);
 	SpinLockAcquire(&shared->lock);
 	Assert(mine->state == LOAD_IDLE);
 	mine->state = LOAD_ASKED;

@@ -273,6 +273,33 @@ foreach my $point (qw(write_before_md write_after_md))
 	is($node->safe_psql('postgres', "SELECT count(*) FROM t WHERE val = @{[fc_value_sql('changed')]}"), 1, "$point: the new row is read");
 }
 
+# ---- pages of a session that has left ----
+
+# The writer has taken the pages of a session that is ended; another one, which gets its place, is half through giving its own:
+# their tags are there, their content is not.
+{
+	prepare('given');
+	my $control = fc_control($node);
+	fc_failpoint($control, 'load_taken', 'pause');
+	my $left = begin(q{SELECT * FROM pg_flashcache_prewarm('t', first_block => 1, last_block => 20)});
+	fc_failpoint_wait($control, 'load_taken');
+	$control->query_safe('SELECT pg_terminate_backend(pid) FROM pg_stat_progress_flashcache_prewarm');
+	$node->poll_query_until('postgres', 'SELECT count(*) = 0 FROM pg_stat_progress_flashcache_prewarm') or die 'it does not end';
+	fc_failpoint($control, 'load_giving', 'pause');
+	my $session = begin(q{SELECT * FROM pg_flashcache_prewarm('t', first_block => 41, last_block => 60)});
+	fc_failpoint_wait($control, 'load_giving');
+	fc_failpoint($control, 'load_taken', 'off');
+	fc_writer_round($node);
+	is(fc_tag_flash($node, $tag, 'relblocknumber > 20'), 0, 'the writer does not take what is being given');
+	fc_failpoint($control, 'load_giving', 'off');
+	is(result($session), expected(relations => 1, blocks => 20, blocks_read => 20, loaded => 20), 'these pages are loaded when they are complete');
+	is(fc_tag_flash($node, $tag, 'relblocknumber BETWEEN 41 AND 60'), 20, 'they are on flash');
+	$control->quit;
+	eval { $left->quit };
+	fc_push_out($node, $tag);
+	fc_is_read($node, 'postgres', 't', 'given', PAGES, 'all rows are right', 'any');
+}
+
 # ---- locks: who drops waits; who is cancelled leaves nothing behind ----
 
 {
