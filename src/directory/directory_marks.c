@@ -70,5 +70,5 @@ fc_directory_mark(FcSlotNo slot, FcMark mark)
 uint32
 fc_directory_unproven(void)
 {
-	return pg_atomic_read_u32(&fc_dir->unproven);
+	return fc_dir ? pg_atomic_read_u32(&fc_dir->unproven) : 0;
 }

@@ -18,6 +18,7 @@ from treecheck import Change, main
 MODULES: dict[str, int] = {
     "pg_flashcache": 6,
     "sql_functions": 6,
+    "sql_extents": 6,
     "prewarm": 5,
     "sql_row": 5,
     "attach": 4,
