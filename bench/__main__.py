@@ -38,6 +38,7 @@ FIGURES = {
     "capture": "clean evictions captured / evictions, at 10,000 a second",
     "writes": "flash page writes / buffer-pool misses, admission auto and all",
     "memory": "shared memory per slot",
+    "extents": "reads of the disk that warm a cold cache, by extents / page by page                 (lab disk)",
     "restart": "hit ratio and speed of the first 10 s, after / before a restart and a crash, with persistence   (lab disk)",
 }
 
