@@ -33,9 +33,9 @@ COMMENT ON COLUMN pg_stat_flashcache_extents.extent_reads IS
 COMMENT ON COLUMN pg_stat_flashcache_extents.extent_inserts IS
 	'neighbours that were written to flash; they are among inserts in pg_stat_flashcache';
 COMMENT ON COLUMN pg_stat_flashcache_extents.extent_hits IS
-	'neighbours that were read from flash for the first time: disk reads that this has saved';
+	'neighbours that were asked for, the first time, and came from flash or the page cache: disk reads that this has saved';
 COMMENT ON COLUMN pg_stat_flashcache_extents.unproven IS
-	'neighbours that are on flash and have not been read yet; not reset';
+	'neighbours that are on flash and have not been asked for yet; not reset';
 COMMENT ON COLUMN pg_stat_flashcache_extents.stats_reset IS
 	'when the counters began to count';
 

@@ -14,8 +14,12 @@
 /* A burst of one second's worth may be saved up. */
 #define BURST_SECONDS 1.0
 
-/* What reading an extent takes of a seek more than a page, where no stream tells. */
-#define EXTENT_COST (1.0 / 8)
+/*
+ * What reading an extent takes more than a page does, at 100 MB a second: at
+ * most, since a stream may tell that it is less, and at least of a seek.
+ */
+#define EXTENT_COST_NS 573440.0
+#define EXTENT_COST_MIN (1.0 / 16)
 
 /* Extents must save so many times what they cost, and a neighbour be worth a share of a page that is asked for. */
 #define EXTENT_MARGIN 2.0
@@ -283,11 +287,12 @@ fc_policy_warn(FcWarnings *warnings, const char *reason, uint64_t now_ns)
 static double
 extent_cost(double disk_ns, double stream_ns)
 {
-	double		cost = EXTENT_COST;
+	double		cost = EXTENT_COST_NS;
 
-	if (disk_ns > 0 && stream_ns > 0)
-		cost = stream_ns * (FC_EXTENT_PAGES - 1) / disk_ns;
-	return cost < EXTENT_COST / 2 ? EXTENT_COST / 2 : cost > 1 ? 1 : cost;
+	if (stream_ns > 0 && stream_ns * (FC_EXTENT_PAGES - 1) < cost)
+		cost = stream_ns * (FC_EXTENT_PAGES - 1);
+	cost = disk_ns > 0 ? cost / disk_ns : 1;
+	return cost < EXTENT_COST_MIN ? EXTENT_COST_MIN : cost > 1 ? 1 : cost;
 }
 
 /*

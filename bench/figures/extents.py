@@ -49,6 +49,7 @@ def warm_up(bench: Bench, cluster: Cluster, load: Sequence[str], max_s: int) -> 
         without = now.since(before, "hits") + now.since(before, "os_cache_hits")
         slices.append((bench.disk.reads() - first, without / max(1, wanted)))
         before = now
+        print(slices[-1], {k: now[k] for k in now if k.startswith("extent") or k in ("one_miss_in", "unproven", "inserts", "used")}, flush=True)
         last = [share for _, share in slices[-FLAT:]]
         if len(last) == FLAT and max(last) - min(last) < 0.02 and last[-1] > 0.1:
             break
@@ -82,6 +83,7 @@ def measure(bench: Bench, cluster: str, keys: str, rep: int, pages: int) -> None
         bench.disk.slow()
         slices = found[arm] = warm_up(bench, server, load, bench.seconds(300))
         bench.disk.fast()
+        words = bench.limit_words(server)
         now = numbers(server)
         more = {name: now[name] for name in ("inserts", "extent_reads", "extent_inserts", "extent_hits") if name in now}
         state = server.sql(DATABASE, f"SELECT state FROM {VIEW}") if "extent_reads" in now else "none"
@@ -94,8 +96,7 @@ def measure(bench: Bench, cluster: str, keys: str, rep: int, pages: int) -> None
         if reads is None:
             say(f"{keys}.{arm}: {goal:.1%} was not reached")
         else:
-            limit_words = bench.limit_words(bench.clusters[cluster])
-            bench.record.add(f"{keys}.{arm}", rep, reads=reads, share=round(goal, 4), limit=limit_words, disk=bench.disk.name)
+            bench.record.add(f"{keys}.{arm}", rep, reads=reads, share=round(goal, 4), limit=words, disk=bench.disk.name)
 
 
 def figure(bench: Bench) -> None:

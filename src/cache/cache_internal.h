@@ -115,7 +115,7 @@ extern void fc_cache_write_staged(const FcSlotNo *slots, int nslots, FcLoadCount
 
 /* ---- cache_extents.c ---- */
 
-/* A page was read from flash. */
+/* A page that is on flash was asked for. */
 extern void fc_extents_hit(const FcSlotRef *ref);
 
 /* The mark of a page that is evicted from the buffer pool to flash now. */

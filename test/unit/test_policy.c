@@ -444,12 +444,17 @@ extents(void)
 	check(INTERVAL(64, 1024, 4e6, 0) == 256 && verdict, "extents: to the longest");
 	check(INTERVAL(256, 1024, 4e6, 0) == 256 && verdict, "extents: one");
 	since.hits = 2;
-	check(INTERVAL(1, 1024, 4e6, 0) == 16 && verdict, "extents: two hits are less than 19 eighths");
+	check(INTERVAL(1, 1024, 4.58752e6, 0) == 16 && verdict, "extents: two hits are less than 19 eighths of a read");
 	since.hits = 3;
-	check(INTERVAL(16, 1024, 4e6, 0) == 1 && verdict, "extents: three are more");
-	check(INTERVAL(1, 1024, 4e6, 1e6) == 16 && verdict, "extents: not where a page of a stream takes a quarter of a seek");
+	check(INTERVAL(16, 1024, 4.58752e6, 0) == 1 && verdict, "extents: three are more");
+	check(INTERVAL(1, 1024, 4.58752e6, 1e6) == 1 && verdict, "extents: a stream that seeks does not tell what they cost");
+	check(INTERVAL(1, 1024, 1e6, 0) == 16 && verdict, "extents: they cost more of a faster disk");
+	check(INTERVAL(1, 1024, 1e6, 1e4) == 1 && verdict, "extents: unless a stream tells that it is fast there, too");
+	since.hits = 19;
+	check(INTERVAL(1, 1024, 1e5, 0) == 16 && verdict, "extents: a read each");
 	since.hits = 20;
-	check(INTERVAL(1, 1024, 4e6, 4e6) == 1 && verdict, "extents: they cost a read each at most");
+	check(INTERVAL(1, 1024, 1e5, 0) == 1 && verdict, "extents: at most");
+	check(INTERVAL(1, 1024, 0, 0) == 1 && verdict, "extents: or where nothing is known");
 	since.hits = 1;
 	check(INTERVAL(1, 1024, 4e6, 1e3) == 16 && verdict, "extents: and a 16th at least");
 
@@ -465,7 +470,7 @@ extents(void)
 	since.hits = 8;
 	check(INTERVAL(1, 1000000, 4e6, 0) == 16 && verdict, "extents: less than an eighth is too little for a slot");
 	since.hits = 10;
-	check(INTERVAL(1, 1000000, 4e6, 1e6) == 16 && verdict, "extents: a seventh does not pay where an extent costs a read");
+	check(INTERVAL(1, 1000000, 5e5, 0) == 16 && verdict, "extents: a seventh does not pay where an extent costs a read");
 	since.inserts = 63;
 	check(INTERVAL(1, 1000000, 4e6, 0) == 1 && !verdict, "extents: no comparison with too few neighbours");
 #undef INTERVAL
