@@ -49,7 +49,6 @@ def warm_up(bench: Bench, cluster: Cluster, load: Sequence[str], max_s: int) -> 
         without = now.since(before, "hits") + now.since(before, "os_cache_hits")
         slices.append((bench.disk.reads() - first, without / max(1, wanted)))
         before = now
-        print(slices[-1], {k: now[k] for k in now if k.startswith("extent") or k in ("one_miss_in", "unproven", "inserts", "used")}, flush=True)
         last = [share for _, share in slices[-FLAT:]]
         if len(last) == FLAT and max(last) - min(last) < 0.02 and last[-1] > 0.1:
             break

@@ -141,10 +141,10 @@ fc_extents_hit(const FcSlotRef *ref)
 		case FC_MARK_NONE:
 			break;
 		case FC_MARK_ASKED:
-			pg_atomic_fetch_add_u64(&fc_cache->asked_hits, 1);
+			pg_atomic_fetch_add_u64(&fc_cache->asked_hits, fc_directory_mark_share());
 			break;
 		case FC_MARK_EXTENT:
-			fc_count(FC_EXTENT_HITS);
+			fc_count_n(FC_EXTENT_HITS, fc_directory_mark_share());
 			break;
 	}
 }

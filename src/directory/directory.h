@@ -128,6 +128,9 @@ extern FcMark fc_directory_take_mark(FcSlotNo slot);
 /* Writer only: of a slot that it has reserved. */
 extern void fc_directory_mark(FcSlotNo slot, FcMark mark);
 
+/* One slot in so many has a mark: for how many pages one mark stands. */
+extern uint32 fc_directory_mark_share(void);
+
 /* How many pages are marked FC_MARK_EXTENT. */
 extern uint32 fc_directory_unproven(void);
 
