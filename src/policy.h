@@ -255,8 +255,8 @@ typedef struct FcExtents
 {
 	uint64_t	reads;			/* extents */
 	uint64_t	inserts;		/* neighbours that got to flash */
-	uint64_t	hits;			/* neighbours asked for, the first time: a disk
-								 * read that was saved */
+	uint64_t	hits;			/* neighbours asked for, the first time: a
+								 * disk read that was saved */
 	uint64_t	asked_inserts;	/* the same of pages evicted from the buffer */
 	uint64_t	asked_hits;		/* pool, that somebody has asked for */
 } FcExtents;

@@ -115,7 +115,7 @@ fc_cache_extent_wish(const FcRun *run, const char *page, FcDataFd data_fd, void 
 		return FC_EXTENT_NO;
 #ifdef USE_POSIX_FADVISE
 	offset -= (off_t) (run->tag.blk % FC_EXTENT_PAGES) * BLCKSZ;
-	(void) posix_fadvise(fd, offset, FC_EXTENT_PAGES * BLCKSZ, POSIX_FADV_WILLNEED);
+	(void) posix_fadvise(fd, offset, (off_t) FC_EXTENT_PAGES * BLCKSZ, POSIX_FADV_WILLNEED);
 #endif
 	return FC_EXTENT_YES;
 }
