@@ -39,6 +39,7 @@ FIGURES = {
     "writes": "flash page writes / buffer-pool misses, admission auto and all",
     "advice": "hit ratios that a server without a cache predicts, and those of caches: error in points",
     "memory": "shared memory per slot",
+    "extents": "reads of the disk that warm a cold cache, by extents / page by page                 (lab disk)",
     "restart": "hit ratio and speed of the first 10 s, after / before a restart and a crash, with persistence   (lab disk)",
 }
 

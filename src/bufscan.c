@@ -75,6 +75,13 @@ fc_bufscan_in_pool(const char *page)
 	return page >= BufferBlocks && page < BufferBlocks + (Size) NBuffers * BLCKSZ;
 }
 
+bool
+fc_bufscan_permanent(const char *page)
+{
+	Assert(fc_bufscan_in_pool(page));
+	return (READ_STATE(GetBufferDescriptor((page - BufferBlocks) / BLCKSZ)) & BM_PERMANENT) != 0;
+}
+
 /* Of a frame that is no warmer than that. */
 static FcPeek
 look(const BufferDesc *buf, BufState state, int most_used, FcTag *tag)

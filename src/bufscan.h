@@ -43,6 +43,9 @@ extern uint32 fc_bufscan_frames(void);
 /* Does the address lie in the buffer pool? */
 extern bool fc_bufscan_in_pool(const char *page);
 
+/* Is the page at that address of the pool, which this process reads in, of a permanent relation? */
+extern bool fc_bufscan_permanent(const char *page);
+
 /* Does a frame have this page?  The next moment it may not. */
 extern bool fc_bufscan_holds(const FcTag *tag);
 

@@ -132,6 +132,13 @@ extern bool fc_prints_setting(void);
 /* How many background workers have been registered; for the postmaster, while it loads libraries. */
 extern int	fc_workers_registered(void);
 
+/* Does the server read and write data files past the page cache? */
+#if PG_VERSION_NUM >= 160000
+#define FC_DATA_DIRECT_IO() ((io_direct_flags & IO_DIRECT_DATA) != 0)
+#else
+#define FC_DATA_DIRECT_IO() false
+#endif
+
 /* A setting's variable that the server exports but declares in no header. */
 extern PGDLLIMPORT bool ignore_checksum_failure;
 

@@ -14,6 +14,7 @@
 
 #include "advice/advice.h"
 #include "attach/attach.h"
+#include "attach/data_read.h"
 #include "cache/cache.h"
 #include "commands/extension.h"
 #include "compat.h"
@@ -269,7 +270,7 @@ fc_writer_main(Datum arg)
 				 errhint("Restart the server.")));
 		proc_exit(0);
 	}
-	fc_writer_run(fc_attach_self_test);
+	fc_writer_run(fc_attach_self_test, fc_data_peek);
 }
 
 /* Started by the writer, writer_loaders.c. */

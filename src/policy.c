@@ -14,6 +14,22 @@
 /* A burst of one second's worth may be saved up. */
 #define BURST_SECONDS 1.0
 
+/*
+ * What reading an extent takes more than a page does, at 100 MB a second: at
+ * most, since a stream may tell that it is less, and at least of a seek.
+ */
+#define EXTENT_COST_NS 573440.0
+#define EXTENT_COST_MIN (1.0 / 16)
+
+/* Extents must save so many times what they cost, and a neighbour be worth a share of a page that is asked for. */
+#define EXTENT_MARGIN 2.0
+#define EXTENT_WORTH (1.0 / 8)
+
+/* A verdict rests on so many hits on pages that were asked for; or on so many neighbours. */
+#define EXTENT_ASKED_HITS 64
+#define EXTENT_LEAST 64
+#define EXTENT_MOST 65536
+
 /* A run must earn the seek back this many times over before it is taken. */
 #define RUN_MARGIN 1.5
 
@@ -265,6 +281,59 @@ fc_policy_warn(FcWarnings *warnings, const char *reason, uint64_t now_ns)
 	warnings->of[at].cause = cause;
 	warnings->of[at].warned_at_ns = now_ns;
 	return true;
+}
+
+/* What an extent costs, in reads of a page. */
+static double
+extent_cost(double disk_ns, double stream_ns)
+{
+	double		cost = EXTENT_COST_NS;
+
+	if (stream_ns > 0 && stream_ns * (FC_EXTENT_PAGES - 1) < cost)
+		cost = stream_ns * (FC_EXTENT_PAGES - 1);
+	cost = disk_ns > 0 ? cost / disk_ns : 1;
+	return cost < EXTENT_COST_MIN ? EXTENT_COST_MIN : cost > 1 ? 1 : cost;
+}
+
+/*
+ * Of a neighbour that was brought today nobody knows how often it will be hit;
+ * nor of a page that was asked for.  But both get old together: so the share of
+ * neighbours that were hit is compared with that of such pages, and what these
+ * are worth is what they have cost, a read each.  Where hardly any page is
+ * hit, the neighbours that were must have earned what all have cost.
+ */
+static bool
+extents_pay(const FcExtents *since, double cost, bool compare)
+{
+	double		worth;
+
+	if (!compare)
+		return since->hits > since->reads * cost;
+	worth = (double) since->hits / since->inserts * since->asked_inserts / since->asked_hits;
+	if (worth > 1)
+		worth = 1;
+	return worth >= EXTENT_WORTH && worth * since->inserts > since->reads * cost * EXTENT_MARGIN;
+}
+
+uint32_t
+fc_policy_extents(uint32_t interval, const FcExtents *since, uint64_t slots,
+				  double disk_ns, double stream_ns, bool *verdict)
+{
+	uint64_t	enough = slots / 8;
+	bool		compare = since->asked_hits >= EXTENT_ASKED_HITS && since->asked_inserts >= since->asked_hits;
+
+	if (enough > EXTENT_MOST)
+		enough = EXTENT_MOST;
+	if (enough < EXTENT_LEAST || interval > 1)
+		enough = EXTENT_LEAST;
+	*verdict = since->inserts >= EXTENT_LEAST && (compare || since->inserts >= enough);
+	if (!*verdict)
+		return interval;
+	if (extents_pay(since, extent_cost(disk_ns, stream_ns), compare))
+		return 1;
+	if (interval < FC_EXTENTS_RETRY)
+		return FC_EXTENTS_RETRY;
+	return interval < FC_EXTENTS_RETRY_MAX ? interval * 4 : FC_EXTENTS_RETRY_MAX;
 }
 
 uint32_t

@@ -24,6 +24,10 @@
  *			read from flash is read ahead by a quarter of the blocks that it
  *			has asked for in a row: what is read ahead in vain, since the
  *			reader stops, stays a fraction of what was read.
+ *	extent	on a miss its neighbours are read as well, while that pays: what
+ *			they save of the disk's time is more than reading them takes of
+ *			it, and a slot with a neighbour is hit not much less often than
+ *			one with a page that somebody has asked for.
  *	probe	asks the page cache only while answers are worth the question.
  *
  * Copyright (c) 2026, the pg_flashcache developers
@@ -236,6 +240,42 @@ typedef struct FcRecent
 
 /* In a few words; docs/views.md lists them. */
 extern const char *fc_policy_verdict(const FcRecent *recent);
+
+/* ---- filling by extents ---- */
+
+#define FC_EXTENT_PAGES 8		/* aligned */
+#define FC_EXTENT_MIN_MISSING 4 /* of the others; else it is not read */
+
+/* When it does not pay only one extent in so many is read, to see whether it does by now. */
+#define FC_EXTENTS_RETRY 16
+#define FC_EXTENTS_RETRY_MAX 256
+
+/* What has happened since the last verdict. */
+typedef struct FcExtents
+{
+	uint64_t	reads;			/* extents */
+	uint64_t	inserts;		/* neighbours that got to flash */
+	uint64_t	hits;			/* neighbours asked for, the first time: a
+								 * disk read that was saved */
+	uint64_t	asked_inserts;	/* the same of pages evicted from the buffer */
+	uint64_t	asked_hits;		/* pool, that somebody has asked for */
+} FcExtents;
+
+/* May neighbours still take slots?  One in 16 is left to pages that are asked for. */
+static inline bool
+fc_policy_extents_fit(uint64_t used, uint64_t slots)
+{
+	return used < slots - slots / 16;
+}
+
+/*
+ * One extent in how many should be read: 1 while it pays.  `interval` is the
+ * present one.  A page of a seek takes the disk `disk_ns`, one of a stream
+ * `stream_ns`; 0 where not known.  *verdict: this was a verdict, and what has
+ * happened up to now is used up.
+ */
+extern uint32_t fc_policy_extents(uint32_t interval, const FcExtents *since, uint64_t slots,
+								  double disk_ns, double stream_ns, bool *verdict);
 
 /* ---- page-cache probe ---- */
 

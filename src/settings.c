@@ -47,6 +47,7 @@ bool		fc_setting_pause_when_slow = true;
 bool		fc_setting_keep_stats = true;
 bool		fc_setting_require_mount = false;
 bool		fc_setting_persistence = false;
+int			fc_setting_extents = FC_EXTENTS_AUTO;
 int			fc_setting_max_shutdown_delay = 10000;
 
 /* As the server has them. */
@@ -54,7 +55,7 @@ static double write_limit_mb = 0;
 static double io_timeout_ms = 1000;
 static double max_shutdown_delay_ms = 10000;
 
-#define MAX_SETTINGS 32
+#define MAX_SETTINGS 64
 #define MAX_WRITE_LIMIT_MB (1024 * 1024)
 
 static struct
@@ -74,6 +75,13 @@ static const struct config_enum_entry admission_options[] = {
 	{"auto", FC_ADMIT_AUTO, false},
 	{"all", FC_ADMIT_ALL, false},
 	{"reuse", FC_ADMIT_REUSE, false},
+	{NULL, 0, false},
+};
+
+static const struct config_enum_entry extents_options[] = {
+	{"auto", FC_EXTENTS_AUTO, false},
+	{"on", FC_EXTENTS_ON, false},
+	{"off", FC_EXTENTS_OFF, false},
 	{NULL, 0, false},
 };
 
@@ -315,5 +323,10 @@ fc_settings_define(void)
 							 NULL,
 							 &fc_setting_advice_flash_read_time, 0.1, 0.001, 1000,
 							 PGC_SIGHUP, GUC_UNIT_MS, NULL, NULL, NULL);
+	DefineCustomEnumVariable(asked("pg_flashcache.extents"),
+							 "Takes the neighbours of a page that is read from disk to flash as well, while there are free slots.",
+							 "The aligned 64 kB around it are read by one operation of the disk. auto: while that saves more of the disk's time than it takes.",
+							 &fc_setting_extents, FC_EXTENTS_AUTO, extents_options,
+							 PGC_SIGHUP, 0, NULL, NULL, NULL);
 	MarkGUCPrefixReserved("pg_flashcache");
 }

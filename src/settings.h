@@ -22,6 +22,13 @@ typedef enum FcProbeMode
 	FC_PROBE_AUTO,
 } FcProbeMode;
 
+typedef enum FcExtentsMode
+{
+	FC_EXTENTS_OFF,
+	FC_EXTENTS_ON,
+	FC_EXTENTS_AUTO,
+} FcExtentsMode;
+
 extern char *fc_setting_file;
 extern int	fc_setting_size;	/* slots */
 extern bool fc_setting_advice;
@@ -35,6 +42,7 @@ extern int	fc_setting_io_timeout;	/* ms, 0 = none */
 extern bool fc_setting_pause_when_slow;
 extern bool fc_setting_keep_stats;
 extern bool fc_setting_require_mount;
+extern int	fc_setting_extents; /* FcExtentsMode */
 extern bool fc_setting_persistence;
 extern int	fc_setting_max_shutdown_delay;	/* ms, 0 = none */
 

@@ -106,6 +106,13 @@ def _script(folder: Path, libraries: Path) -> str:
     version = re.search(r"default_version\s*=\s*'([^']+)'", control)
     if version is None:
         raise MachineError("pg_flashcache.control names no version")
-    text = (folder / f"pg_flashcache--{version[1]}.sql").read_text("utf-8")
+    # that of the first version, and those that lead from there to this one
+    scripts = [folder / "pg_flashcache--1.0.sql"]
+    while scripts[-1].stem.rpartition("--")[2] != version[1]:
+        script = next(folder.glob(f"pg_flashcache--{scripts[-1].stem.rpartition('--')[2]}--*.sql"), None)
+        if script is None:
+            raise MachineError(f"no script of the extension leads to version {version[1]}")
+        scripts.append(script)
+    text = "\n".join(script.read_text("utf-8") for script in scripts)
     text = re.sub(r"^\\echo .*\\quit\n", "", text, flags=re.MULTILINE)
     return text.replace("MODULE_PATHNAME", f"{libraries}/pg_flashcache").replace("@extschema@", "public")

@@ -15,6 +15,7 @@
 #ifndef FC_ATTACH_DATA_READ_H
 #define FC_ATTACH_DATA_READ_H
 
+#include "cache/cache.h"
 #include "types.h"
 
 #include "utils/rel.h"
@@ -30,5 +31,11 @@ extern int	fc_data_in_file(BlockNumber blk, int n);
  * FC_IO_ALIGN.  Returns how many there were.
  */
 extern int	fc_data_read(const FcTag *first, int n, char *pages);
+
+/*
+ * The same for the writer, which waits for no disk and raises nothing: an
+ * FcDataPeek.  What the page cache does not have it is told to read.
+ */
+extern int	fc_data_peek(const FcTag *first, int n, char *pages, bool again);
 
 #endif							/* FC_ATTACH_DATA_READ_H */

@@ -117,9 +117,11 @@ start_from_disk(PgAioHandle *ioh, SMgrRelation reln, ForkNumber forknum,
 				BlockNumber blk, void **pages, BlockNumber nblocks, const FcRun *run, bool at_once)
 {
 	uint64		begin = at_once ? fc_now_ns() : 0;
+	FcExtentWish wish = fc_cache_extent_wish(run, pages[0], fc_data_fd, reln);
 
 	fc_failpoint(FC_FP_DISK_READ);
 	mdstartreadv(ioh, reln, forknum, blk, pages, nblocks);
+	fc_cache_extent_leave(run, wish, begin);
 	if (run != NULL)
 		fc_data_used(reln, blk);
 	if (at_once)
@@ -157,6 +159,7 @@ fc_smgr_startreadv(PgAioHandle *ioh, SMgrRelation reln, ForkNumber forknum,
 
 	/* md does not return before the read has finished */
 	bool		at_once = io_method == IOMETHOD_SYNC || (ioh->flags & PGAIO_HF_SYNCHRONOUS) != 0;
+	FcExtentWish wish;
 	uint64		begin;
 	int			good;
 	int			fd;
@@ -199,7 +202,9 @@ fc_smgr_startreadv(PgAioHandle *ioh, SMgrRelation reln, ForkNumber forknum,
 		return;
 	}
 	begin = fc_now_ns();
+	wish = fc_cache_extent_wish(&run, pages[0], fc_data_fd, reln);
 	read_now(ioh, fd, reln, forknum, blk, pages, nblocks);
+	fc_cache_extent_leave(&run, wish, begin);
 	fc_cache_disk_read(&run, begin, nblocks);
 	fc_advice_disk(begin, nblocks);
 }

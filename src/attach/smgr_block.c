@@ -23,9 +23,11 @@ static void
 read_from_disk(SMgrRelation reln, ForkNumber forknum, BlockNumber blk, FcBytes *page, const FcRun *run)
 {
 	uint64		begin = fc_now_ns();
+	FcExtentWish wish = fc_cache_extent_wish(run, page, fc_data_fd, reln);
 
 	fc_failpoint(FC_FP_DISK_READ);
 	mdread(reln, forknum, blk, page);
+	fc_cache_extent_leave(run, wish, begin);
 	fc_cache_disk_read(run, begin, 1);
 	fc_advice_disk(begin, 1);
 }

@@ -27,9 +27,11 @@ static void
 read_from_disk(SMgrRelation reln, ForkNumber forknum, BlockNumber blk, void **pages, BlockNumber n, const FcRun *run)
 {
 	uint64		begin = fc_now_ns();
+	FcExtentWish wish = fc_cache_extent_wish(run, pages[0], fc_data_fd, reln);
 
 	fc_failpoint(FC_FP_DISK_READ);
 	mdreadv(reln, forknum, blk, pages, n);
+	fc_cache_extent_leave(run, wish, begin);
 	fc_cache_disk_read(run, begin, n);
 	fc_advice_disk(begin, n);
 }

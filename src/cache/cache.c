@@ -18,6 +18,7 @@
 #include "directory/directory.h"
 #include "failpoint.h"
 #include "handoff.h"
+#include "handoff_hints.h"
 #include "policy.h"
 #include "settings.h"
 #include "stats/stats.h"
@@ -42,7 +43,7 @@ fc_cache_parts(uint32 slots, bool keep, FcPart *parts)
 {
 	const FcPart part[FC_CACHE_PARTS] = {
 		own_part(), fc_stats_part(), fc_failpoint_part(), fc_store_part(),
-		fc_handoff_part(slots), fc_directory_part(slots, keep)
+		fc_handoff_part(slots), fc_hints_part(), fc_directory_part(slots, keep)
 	};
 	int			n = 0;
 
@@ -74,6 +75,10 @@ fc_cache_shmem_init(uint32 slots, bool keep, Size memory, int tranche)
 	pg_atomic_init_u32(&fc_cache->wrong_in_a_row, 0);
 	pg_atomic_init_u32(&fc_cache->distrusted, 0);
 	pg_atomic_init_u32(&fc_cache->seeks, 0);
+	pg_atomic_init_u32(&fc_cache->extents, 0);
+	pg_atomic_init_u32(&fc_cache->extents_state, FC_EXTENTS_NOT_IN_USE);
+	pg_atomic_init_u64(&fc_cache->asked_inserts, 0);
+	pg_atomic_init_u64(&fc_cache->asked_hits, 0);
 	fc_cache->since = GetCurrentTimestamp();
 	SpinLockInit(&fc_cache->lock);
 	fc_cache->memory = memory;
@@ -82,6 +87,7 @@ fc_cache_shmem_init(uint32 slots, bool keep, Size memory, int tranche)
 	fc_failpoint_shmem_init();
 	fc_store_shmem_init();
 	fc_handoff_shmem_init(slots);
+	fc_hints_shmem_init();
 	fc_directory_shmem_init(slots, keep, tranche);
 }
 

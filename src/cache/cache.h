@@ -30,7 +30,7 @@ typedef struct FcCacheShared FcCacheShared;
 extern FcCacheShared *fc_cache;
 
 /* The cache's shared memory, without the writer's: puts the parts into the array and returns how many they are. */
-#define FC_CACHE_PARTS 6
+#define FC_CACHE_PARTS 7
 extern int	fc_cache_parts(uint32 slots, bool keep, FcPart *parts);
 
 /* `keep`: entries survive an end of the server; `memory`: shared memory of all modules together, to be reported; `tranche`: of its locks. */
@@ -332,6 +332,40 @@ typedef enum FcLoadStep
 
 /* F4-F6 for these pages, as far as there are slots for them in the lap. */
 extern FcLoadStep fc_cache_load_step(FcLoad *load, FcLap *lap, FcLoadCounts *counts);
+
+/* ---- extents: the neighbours of a page that is read from disk ---- */
+
+/* In the read wrapper, before md reads the run's page to that address of the pool; `run` may be NULL. */
+typedef enum FcExtentWish
+{
+	FC_EXTENT_NO,
+	FC_EXTENT_IF_SLOW,			/* if it was the disk that answered */
+	FC_EXTENT_YES,				/* the kernel reads it with the page */
+} FcExtentWish;
+
+extern FcExtentWish fc_cache_extent_wish(const FcRun *run, const char *page, FcDataFd data_fd, void *arg);
+
+/* And when it has read, or begun to: since `begin`, 0 if how long it takes is not known. */
+extern void fc_cache_extent_leave(const FcRun *run, FcExtentWish wish, uint64 begin);
+
+/*
+ * How to get pages of a data file without waiting for the disk: n blocks, which
+ * are in one file, opened by name for it (L3).  How many there were, FC_PEEK_NOT_YET
+ * if not all are in the page cache, in which case they are about to be; or
+ * FC_PEEK_FAILED.  `again`: that was said before.
+ */
+#define FC_PEEK_FAILED (-1)
+#define FC_PEEK_NOT_YET (-2)
+typedef int (*FcDataPeek) (const FcTag *first, int n, char *pages, bool again);
+
+/*
+ * Writer only: once a round, when nothing is staged; calls `between` after each
+ * extent.  True if there is more to do soon.
+ */
+extern bool fc_cache_extents_run(FcDataPeek peek, void (*between) (void));
+
+/* For views: in a word, and one miss in how many brings its neighbours (0: none). */
+extern const char *fc_cache_extents_state(uint32 *interval);
 
 /* ---- scrub: Z1-Z3; writer only ---- */
 

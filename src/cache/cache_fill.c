@@ -46,6 +46,7 @@ typedef struct Staged
 	uint64		hash;
 	FcGuard		guard;
 	uint32		crc;			/* of the copy */
+	FcMark		mark;
 } Staged;
 
 static Staged staged[BATCH];
@@ -216,30 +217,31 @@ is_as_written(const char *page, BlockNumber blk)
 
 /* The page in pages[nstaged] belongs to the batch. */
 static void
-add_to_batch(const FcTag *tag, uint64 hash, const FcGuard *guard)
+add_to_batch(const FcTag *tag, uint64 hash, const FcGuard *guard, FcMark mark)
 {
 	Assert(nstaged >= 0 && nstaged < BATCH);
 	staged[nstaged].tag = *tag;
 	staged[nstaged].hash = hash;
 	staged[nstaged].guard = *guard;
 	staged[nstaged].crc = fc_page_checksum(tag, pages[nstaged]);
+	staged[nstaged].mark = mark;
 	nstaged++;
 }
 
 static void
 stage(const FcTag *tag, uint64 hash, const FcGuard *guard)
 {
-	add_to_batch(tag, hash, guard);
+	add_to_batch(tag, hash, guard, fc_extents_mark());
 	if (nstaged == BATCH)
 		fc_cache_fill_flush();
 }
 
 void
-fc_cache_stage(const FcTag *tag, uint64 hash, const FcGuard *guard, const char *page)
+fc_cache_stage(const FcTag *tag, uint64 hash, const FcGuard *guard, const char *page, FcMark mark)
 {
 	Assert(fc_directory_is_mine() && nstaged < BATCH);
 	memcpy(pages[nstaged], page, BLCKSZ);
-	add_to_batch(tag, hash, guard);
+	add_to_batch(tag, hash, guard, mark);
 }
 
 /* For pause points: whose pages these are. */
@@ -324,11 +326,16 @@ fc_cache_fill_from_handoff(void)
 static void
 publish(const Staged *s, FcSlotNo slot, FcLoadCounts *counts)
 {
+	fc_directory_mark(slot, s->mark);
 	switch (fc_directory_publish(slot, &s->tag, s->hash, &s->guard, s->crc))
 	{
 		case FC_PUBLISH_DONE:
 			fc_count(FC_INSERTS);
 			counts->loaded++;
+			if (s->mark == FC_MARK_EXTENT)
+				fc_count(FC_EXTENT_INSERTS);
+			else if (s->mark == FC_MARK_ASKED)
+				pg_atomic_fetch_add_u64(&fc_cache->asked_inserts, 1);
 			break;
 		case FC_PUBLISH_MODIFIED:
 			fc_count(FC_SKIP_MODIFICATION);

@@ -34,6 +34,18 @@ typedef enum FcTime
 	FC_SHARED_TIMES
 } FcTime;
 
+/* Why neighbours are brought, or not. */
+typedef enum FcExtentsState
+{
+	FC_EXTENTS_NOT_IN_USE,		/* the cache is not active */
+	FC_EXTENTS_ARE_OFF,
+	FC_EXTENTS_DIRECT_IO,
+	FC_EXTENTS_NOT_USEFUL,
+	FC_EXTENTS_FULL,
+	FC_EXTENTS_FILLING,
+	FC_EXTENTS_RESTING,
+} FcExtentsState;
+
 struct FcCacheShared
 {
 	pg_atomic_uint32 state;		/* FcState; a late look at it does no harm */
@@ -50,6 +62,12 @@ struct FcCacheShared
 										 * one between */
 	pg_atomic_uint32 distrusted;	/* what is on flash must be forgotten
 									 * before the cache is on again */
+	pg_atomic_uint32 extents;	/* hint: one miss in so many brings its
+								 * neighbours; 0 none */
+	pg_atomic_uint32 extents_state; /* FcExtentsState */
+	pg_atomic_uint64 asked_inserts; /* pages that got FC_MARK_ASKED, and have
+									 * been hit; since start */
+	pg_atomic_uint64 asked_hits;
 	Size		memory;
 	slock_t		lock;			/* protects what follows; leaf */
 	bool		warn;			/* not logged yet */
@@ -92,8 +110,16 @@ extern char *const *fc_cache_idle_pages(void);
  * batch: its first nslots pages to these slots, which are reserved; the others
  * are dropped.
  */
-extern void fc_cache_stage(const FcTag *tag, uint64 hash, const FcGuard *guard, const char *page);
+extern void fc_cache_stage(const FcTag *tag, uint64 hash, const FcGuard *guard, const char *page, FcMark mark);
 extern void fc_cache_write_staged(const FcSlotNo *slots, int nslots, FcLoadCounts *counts);
+
+/* ---- cache_extents.c ---- */
+
+/* A page that is on flash was asked for. */
+extern void fc_extents_hit(const FcSlotRef *ref);
+
+/* The mark of a page that is evicted from the buffer pool to flash now. */
+extern FcMark fc_extents_mark(void);
 
 /* ---- cache_scrub.c ---- */
 
@@ -115,6 +141,9 @@ typedef enum FcSource
 /* ---- cache_times.c ---- */
 
 extern FcTimes fc_times(void);
+
+/* What a page takes that the disk has answered for sure, ns; 0 if not known. */
+extern uint32 fc_times_seek(void);
 
 /*
  * From `begin` to `end` the first n pages of the run were read from flash; some

@@ -152,7 +152,7 @@ fc_cache_load_step(FcLoad *load, FcLap *lap, FcLoadCounts *counts)
 		slots[n] = fc_directory_reserve_in_lap(lap, tag, &look);	/* F4 */
 		if (slots[n] != FC_NO_SLOT)
 		{
-			fc_cache_stage(tag, hash, guard, load->page[load->next]);
+			fc_cache_stage(tag, hash, guard, load->page[load->next], lap->mark);
 			n++;
 		}
 		else if (lap->left == 0)

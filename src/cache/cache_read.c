@@ -391,8 +391,9 @@ count_left_to_disk(const FcRun *run)
 		else if (run->why[i] == FC_LEFT_TO_PAGE_CACHE)
 		{
 			fc_count(FC_OS_CACHE_HITS);
-			fc_directory_touch(&run->ref[i]);	/* wanted, wherever it came
-												 * from */
+			/* wanted, wherever it came from */
+			fc_directory_touch(&run->ref[i]);
+			fc_extents_hit(&run->ref[i]);
 		}
 	}
 }
@@ -430,6 +431,7 @@ is_good(const FcTag *tag, const FcSlotRef *ref, const char *page)
 	if (unlikely(pg_atomic_read_u32(&fc_cache->wrong_in_a_row) != 0))
 		pg_atomic_write_u32(&fc_cache->wrong_in_a_row, 0);
 	fc_directory_touch(ref);
+	fc_extents_hit(ref);
 	return true;
 }
 

@@ -92,6 +92,12 @@ fc_times(void)
 	return times;
 }
 
+uint32
+fc_times_seek(void)
+{
+	return mean_of(FC_TIME_DISK_SEEK);
+}
+
 void
 fc_times_measured(FcTime what, uint64 ns)
 {

@@ -55,6 +55,7 @@ fc_directory_part(uint32 slots, bool keep)
 	size = add_size(size, fc_epochs_size(slots));
 	size = add_size(size, CACHELINEALIGN(mul_size((Size) heads_for(slots) * FC_PARTITIONS, sizeof(FcLink))));
 	size = add_size(size, fc_ghosts_size(slots));
+	size = add_size(size, fc_marks_size(slots));
 	if (keep)
 		size = add_size(size, fc_keep_size(slots));
 	return fc_part("pg_flashcache directory", size);
@@ -82,6 +83,8 @@ fc_directory_shmem_init(uint32 slots, bool keep, int tranche)
 	p += CACHELINEALIGN((Size) heads_for(slots) * FC_PARTITIONS * sizeof(FcLink));
 	fc_ghosts_init(p, slots);
 	p += fc_ghosts_size(slots);
+	fc_marks_init(p);
+	p += fc_marks_size(slots);
 	if (keep)
 		fc_keep_init(p, slots);
 
@@ -90,6 +93,7 @@ fc_directory_shmem_init(uint32 slots, bool keep, int tranche)
 	fc_dir->slots = slots;
 	fc_dir->heads_per_partition = heads_for(slots);
 	pg_atomic_init_u32(&fc_dir->used, 0);
+	pg_atomic_init_u32(&fc_dir->unproven, 0);
 	pg_atomic_init_u32(&fc_dir->reached, 0);
 	pg_atomic_init_u32(&fc_dir->touching, keep);
 	if (FC_START == 0)
@@ -179,6 +183,7 @@ fc_unlink_entry(FcLink *link, FcSlotState new_state)
 	*link = e->next;
 	e->next = FC_NO_LINK;
 	fc_keep_used(fc_slot_of(e), false);
+	(void) fc_directory_take_mark(fc_slot_of(e));
 	pg_write_barrier();			/* the writer takes a free slot without this
 								 * lock */
 	fc_set_state(e, new_state);

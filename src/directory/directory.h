@@ -112,6 +112,28 @@ extern bool fc_directory_unchanged(const FcSlotRef *ref);
 /* Counts a reference. */
 extern void fc_directory_touch(const FcSlotRef *ref);
 
+/*
+ * How a page came to flash, as long as nobody has read it from there.  Taking
+ * the mark clears it.  Hints: see directory_marks.c.
+ */
+typedef enum FcMark
+{
+	FC_MARK_NONE,
+	FC_MARK_ASKED,				/* it was evicted from the buffer pool */
+	FC_MARK_EXTENT,				/* as a neighbour: nobody has asked for it */
+} FcMark;
+
+extern FcMark fc_directory_take_mark(FcSlotNo slot);
+
+/* Writer only: of a slot that it has reserved. */
+extern void fc_directory_mark(FcSlotNo slot, FcMark mark);
+
+/* One slot in so many has a mark: for how many pages one mark stands. */
+extern uint32 fc_directory_mark_share(void);
+
+/* How many pages are marked FC_MARK_EXTENT. */
+extern uint32 fc_directory_unproven(void);
+
 /* Takes a slot whose content was wrong out of service, until the next purge. */
 extern void fc_directory_retire(const FcTag *tag, uint64 hash, const FcSlotRef *ref);
 
@@ -148,6 +170,7 @@ typedef struct FcLap
 	bool		replace;		/* also takes the slot of a page of another
 								 * relation that was not hit since the hand
 								 * last came by */
+	FcMark		mark;			/* that the pages get */
 } FcLap;
 
 extern FcLap fc_directory_lap(bool replace);

@@ -153,7 +153,7 @@ fc_directory_reserve(uint32 wanted, FcSlotNo *slots)
 FcLap
 fc_directory_lap(bool replace)
 {
-	FcLap		lap = {fc_directory_slots(), replace};
+	FcLap		lap = {fc_directory_slots(), replace, FC_MARK_NONE};
 
 	return lap;
 }
@@ -267,7 +267,10 @@ fc_directory_publish(FcSlotNo slot, const FcTag *tag, uint64 hash,
 	if (result == FC_PUBLISH_DONE)
 		fc_link_entry(e, tag, hash, crc, epoch);
 	else
+	{
+		fc_directory_mark(slot, FC_MARK_NONE);
 		fc_set_state(e, FC_SLOT_FREE);
+	}
 	LWLockRelease(lock);
 	return result;
 }
@@ -277,5 +280,6 @@ fc_directory_release(FcSlotNo slot)
 {
 	Assert(fc_directory_is_mine() && slot < fc_reached());
 	Assert(fc_word_state(pg_atomic_read_u32(&fc_dir_entries[slot].word)) == FC_SLOT_RESERVED);
+	fc_directory_mark(slot, FC_MARK_NONE);
 	fc_set_state(&fc_dir_entries[slot], FC_SLOT_FREE);
 }

@@ -65,8 +65,17 @@ fc_ghosts_remember(uint64 hash)
 bool
 fc_ghosts_admit(uint64 hash, FcAdmission mode)
 {
+	uint32		used = fc_directory_used();
+	uint32		unproven = fc_directory_unproven();
+
 	Assert(LWLockHeldByMeInMode(fc_lock_of(hash), LW_EXCLUSIVE));
-	return fc_policy_admit(mode, fc_directory_used(), fc_dir->slots, set_of(hash), fingerprint_of(hash));
+
+	/*
+	 * neighbours that nobody has asked for do not make the cache full for
+	 * those that somebody has
+	 */
+	used -= Min(used, unproven);
+	return fc_policy_admit(mode, used, fc_dir->slots, set_of(hash), fingerprint_of(hash));
 }
 
 void

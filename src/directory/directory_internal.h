@@ -65,6 +65,7 @@ typedef struct FcDirectory
 	uint32		heads_per_partition;
 	char		pad1[PG_CACHE_LINE_SIZE];
 	pg_atomic_uint32 used;		/* for admission and views: no order needed */
+	pg_atomic_uint32 unproven;	/* of them, marked FC_MARK_EXTENT; the same */
 	char		pad2[PG_CACHE_LINE_SIZE];
 	FcSlotNo	hand;			/* these change nobody but the writer */
 	bool		ghosts_used;
@@ -222,6 +223,13 @@ extern bool fc_ghosts_admit(uint64 hash, FcAdmission mode);
 
 /* Writer only: forgets all. */
 extern void fc_ghosts_forget(void);
+
+/* ---- directory_marks.c: how pages that were not hit yet came to flash ---- */
+
+extern Size fc_marks_size(uint32 slots);
+
+/* In memory that is zero. */
+extern void fc_marks_init(void *memory);
 
 /* ---- directory_keep.c: what is kept for the log ---- */
 

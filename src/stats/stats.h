@@ -90,6 +90,10 @@ typedef enum FcCounter
 	/* entries that survive an end of the server (warm/) */
 	FC_LOG_BYTES,
 	FC_RESTORED_WRONG,
+	/* filling by extents (cache_extents.c) */
+	FC_EXTENT_READS,
+	FC_EXTENT_INSERTS,
+	FC_EXTENT_HITS,
 
 	FC_COUNTERS
 } FcCounter;

@@ -10,8 +10,9 @@
  *	3. look again at frames that were in use the last time;
  *	4. look at the frames just ahead of the clock hand, each once a lap;
  *	5. write and publish;
- *	6. what sessions have read from data files, with what is left of the write
- *	   limit.
+ *	6. neighbours of pages that sessions have read from disk, out of the page
+ *	   cache; and what sessions have read from data files: with what is left of
+ *	   the write limit.
  *
  * How far ahead: twice what the hand moved since the last round, so that a
  * round may come as late again and still be in time.  Backends wake the
@@ -891,7 +892,7 @@ on_sigterm(int signo, siginfo_t * info, void *context)
 }
 
 void
-fc_writer_run(FcSelfTest test)
+fc_writer_run(FcSelfTest test, FcDataPeek peek)
 {
 	static const FcStoreOwner owner = {leave, reload_settings};
 	struct sigaction sigterm = {
@@ -947,6 +948,7 @@ fc_writer_run(FcSelfTest test)
 			}
 			busy |= scan();
 			fc_cache_fill_flush();
+			busy |= fc_cache_extents_run(peek, write_group);
 			fc_cache_review_probe();
 			fc_cache_review_streams();
 			tell_log();

@@ -29,7 +29,7 @@ extern FcPart fc_writer_load_part(void);
 extern void fc_writer_shmem_init(void);
 
 /* Body of the background worker; does not return. */
-extern void fc_writer_run(FcSelfTest self_test);
+extern void fc_writer_run(FcSelfTest self_test, FcDataPeek peek);
 
 /*
  * Asks the writer to bring the cache back, and waits for its answer;

@@ -423,6 +423,59 @@ test_verdict(void)
 #undef IS
 }
 
+static void
+extents(void)
+{
+	FcExtents	since = {0};
+	bool		verdict;
+
+#define INTERVAL(now, slots, disk, stream) fc_policy_extents(now, &since, slots, disk, stream, &verdict)
+	check(fc_policy_extents_fit(93, 100) && !fc_policy_extents_fit(94, 100), "extents: one slot in 16 is left");
+	check(fc_policy_extents_fit(UINT64_C(2013265919), UINT64_C(2147483647)) &&
+		  !fc_policy_extents_fit(UINT64_C(2013265920), UINT64_C(2147483647)), "extents: of many, too");
+	check(INTERVAL(1, 1024, 4e6, 0) == 1 && !verdict, "extents: no verdict without extents");
+	since.reads = 18;
+	since.inserts = 126;
+	check(INTERVAL(1, 1024, 4e6, 0) == 1 && !verdict, "extents: nor before an eighth of the slots was tried");
+	since.reads = 19;
+	since.inserts = 128;
+	check(INTERVAL(1, 1024, 4e6, 0) == 16 && verdict, "extents: without a hit they do not pay");
+	check(INTERVAL(16, 1024, 4e6, 0) == 64 && verdict, "extents: the pauses get longer");
+	check(INTERVAL(64, 1024, 4e6, 0) == 256 && verdict, "extents: to the longest");
+	check(INTERVAL(256, 1024, 4e6, 0) == 256 && verdict, "extents: one");
+	since.hits = 2;
+	check(INTERVAL(1, 1024, 4.58752e6, 0) == 16 && verdict, "extents: two hits are less than 19 eighths of a read");
+	since.hits = 3;
+	check(INTERVAL(16, 1024, 4.58752e6, 0) == 1 && verdict, "extents: three are more");
+	check(INTERVAL(1, 1024, 4.58752e6, 1e6) == 1 && verdict, "extents: a stream that seeks does not tell what they cost");
+	check(INTERVAL(1, 1024, 1e6, 0) == 16 && verdict, "extents: they cost more of a faster disk");
+	check(INTERVAL(1, 1024, 1e6, 1e4) == 1 && verdict, "extents: unless a stream tells that it is fast there, too");
+	since.hits = 19;
+	check(INTERVAL(1, 1024, 1e5, 0) == 16 && verdict, "extents: a read each");
+	since.hits = 20;
+	check(INTERVAL(1, 1024, 1e5, 0) == 1 && verdict, "extents: at most");
+	check(INTERVAL(1, 1024, 0, 0) == 1 && verdict, "extents: or where nothing is known");
+	since.hits = 1;
+	check(INTERVAL(1, 1024, 4e6, 1e3) == 16 && verdict, "extents: and a 16th at least");
+
+	/* compared with pages that were asked for */
+	since.reads = 100;
+	since.inserts = 700;
+	since.asked_inserts = 640;
+	since.asked_hits = 63;
+	since.hits = 10;
+	check(INTERVAL(1, 1000000, 4e6, 0) == 1 && !verdict, "extents: no comparison with too few hits");
+	since.asked_hits = 64;
+	check(INTERVAL(1, 1000000, 4e6, 0) == 1 && verdict, "extents: a neighbour is worth a seventh of a page that is asked for");
+	since.hits = 8;
+	check(INTERVAL(1, 1000000, 4e6, 0) == 16 && verdict, "extents: less than an eighth is too little for a slot");
+	since.hits = 10;
+	check(INTERVAL(1, 1000000, 5e5, 0) == 16 && verdict, "extents: a seventh does not pay where an extent costs a read");
+	since.inserts = 63;
+	check(INTERVAL(1, 1000000, 4e6, 0) == 1 && !verdict, "extents: no comparison with too few neighbours");
+#undef INTERVAL
+}
+
 int
 main(void)
 {
@@ -437,5 +490,6 @@ main(void)
 	slow_device();
 	warnings();
 	test_verdict();
+	extents();
 	return done();
 }
