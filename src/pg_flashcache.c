@@ -23,6 +23,8 @@
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
 #include "buffers.h"
+#include "resolver.h"
+#include "rules/rules.h"
 #include "settings.h"
 #include "stats/stats.h"
 #include "storage/ipc.h"
@@ -39,6 +41,7 @@ FC_MODULE_MAGIC;
 FC_EXPORT void _PG_init(void);
 FC_EXPORT void fc_writer_main(Datum arg);
 FC_EXPORT void fc_buffers_main(Datum arg);
+FC_EXPORT void fc_resolver_main(Datum arg);
 
 /* It was decided, in the postmaster, that this server has no cache. */
 static bool stayed_out = false;
@@ -125,11 +128,13 @@ shmem_parts(FcPart *parts)
 {
 	int			n = fc_cache_parts(fc_setting_size, fc_setting_persistence, parts);
 
-	StaticAssertStmt(FC_CACHE_PARTS + 4 <= FC_MAX_PARTS, "too many parts of shared memory");
+	StaticAssertStmt(FC_CACHE_PARTS + 5 <= FC_MAX_PARTS, "too many parts of shared memory");
 	parts[n++] = fc_writer_part();
 	parts[n++] = fc_writer_scrub_part();
 	parts[n++] = fc_writer_load_part();
 	parts[n++] = fc_warm_part();
+	if (fc_setting_max_policy_files > 0)
+		parts[n++] = fc_rules_part(fc_setting_max_policy_files);
 	return n;
 }
 
@@ -150,6 +155,7 @@ take_part(Size bytes)
 		return false;
 	}
 	fc_attach_events();
+	fc_resolver_init();
 	return true;
 }
 
@@ -166,6 +172,7 @@ shmem_init(Size bytes)
 	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
 	fc_cache_shmem_init(fc_setting_size, fc_setting_persistence, bytes, tranche);
 	fc_warm_shmem_init(fc_setting_persistence);
+	fc_rules_shmem_init(fc_setting_max_policy_files, tranche);
 	fc_writer_shmem_init();
 	LWLockRelease(AddinShmemInitLock);
 	fc_wait_events_init();
@@ -243,5 +250,14 @@ fc_buffers_main(Datum arg)
 {
 	if (fc_cache != NULL)
 		fc_buffers_load(DatumGetObjectId(arg), MyBgworkerEntry->bgw_extra[0] != 0);
+	proc_exit(0);
+}
+
+/* Started by the writer, writer_rules.c. */
+void
+fc_resolver_main(Datum arg)
+{
+	if (fc_rules_there())
+		fc_resolver_run(DatumGetObjectId(arg));
 	proc_exit(0);
 }

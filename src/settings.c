@@ -46,6 +46,8 @@ bool		fc_setting_keep_stats = true;
 bool		fc_setting_require_mount = false;
 bool		fc_setting_persistence = false;
 int			fc_setting_max_shutdown_delay = 10000;
+int			fc_setting_keep_limit = 80;
+int			fc_setting_max_policy_files = 4000;
 
 /* As the server has them. */
 static double write_limit_mb = 0;
@@ -303,5 +305,15 @@ fc_settings_define(void)
 							 "What was in shared buffers is loaded again from flash after the start. Has no effect unless persistence is on.",
 							 &max_shutdown_delay_ms, 10000, 0, 3600000,
 							 PGC_SIGHUP, GUC_UNIT_MS, check_max_shutdown_delay, assign_max_shutdown_delay, NULL);
+	DefineCustomIntVariable(asked("pg_flashcache.keep_limit"),
+							"Share of the slots, in percent, up to which pages with the policy keep are not evicted.",
+							"Beyond that they are treated as all others.",
+							&fc_setting_keep_limit, 80, 0, 100,
+							PGC_SIGHUP, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable(asked("pg_flashcache.max_policy_files"),
+							"Number of files that can have a policy; 0 switches policies off.",
+							"Each takes 16 bytes of shared memory. A relation has one file, however large it is.",
+							&fc_setting_max_policy_files, 4000, 0, 1000000,
+							PGC_POSTMASTER, 0, NULL, NULL, NULL);
 	MarkGUCPrefixReserved("pg_flashcache");
 }

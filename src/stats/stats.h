@@ -90,6 +90,10 @@ typedef enum FcCounter
 	/* entries that survive an end of the server (warm/) */
 	FC_LOG_BYTES,
 	FC_RESTORED_WRONG,
+	/* policies of files (rules/) */
+	FC_SKIP_POLICY,
+	FC_EVICT_POLICY,
+	FC_KEPT_PASSED,
 
 	FC_COUNTERS
 } FcCounter;
