@@ -59,7 +59,7 @@ LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE
 SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
 
 COMMENT ON FUNCTION pg_flashcache_set_policy(text, text, text) IS
-	'sets the policy of a schema, tablespace, database, or partition tree: keep, none, normal, or default, which removes the rule';
+	'sets the policy of a schema, tablespace, database, partition tree, or relation, by name: keep, none, normal, or default, which removes the rule';
 
 CREATE FUNCTION pg_flashcache_policy_files(
 	OUT rule_kind text,

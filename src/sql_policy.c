@@ -133,17 +133,29 @@ fc_set_policy_relation(PG_FUNCTION_ARGS)
 }
 
 /* The search path is the function's, not the caller's. */
-static Oid
-tree_named(text *name)
+static RangeVar *
+qualified(text *name)
 {
 	RangeVar   *rv = makeRangeVarFromNameList(textToQualifiedNameList(name));
 
 	if (rv->schemaname == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_NAME),
-				 errmsg("the name of a partition tree must have its schema"),
+				 errmsg("the name of a relation must have its schema"),
 				 errhint("Write 'schema.table', or pass the table itself: pg_flashcache_set_policy('table'::regclass, ...).")));
-	return RangeVarGetRelid(rv, NoLock, false);
+	return rv;
+}
+
+/* A rule can be removed when its object is there no longer, or has another name. */
+static void
+set_named(Oid function, const char *kind, text *name, const char *policy)
+{
+	RangeVar   *rv = qualified(name);
+
+	if (strcmp(policy, "default") == 0)
+		store(function, kind, rv->schemaname, rv->relname, policy);
+	else
+		set_relation(function, RangeVarGetRelid(rv, NoLock, false), strcmp(kind, "partition tree") == 0, policy);
 }
 
 Datum
@@ -162,8 +174,8 @@ fc_set_policy_object(PG_FUNCTION_ARGS)
 	policy = text_to_cstring(PG_GETARG_TEXT_PP(2));
 	check_policy(policy);
 	removes = strcmp(policy, "default") == 0;
-	if (strcmp(kind, "partition tree") == 0)
-		set_relation(function, tree_named(PG_GETARG_TEXT_PP(1)), true, policy);
+	if (strcmp(kind, "partition tree") == 0 || strcmp(kind, "relation") == 0)
+		set_named(function, kind, PG_GETARG_TEXT_PP(1), policy);
 	else if (strcmp(kind, "schema") == 0)
 	{
 		(void) get_namespace_oid(name, removes);	/* raises */
@@ -191,7 +203,7 @@ fc_set_policy_object(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("a \"%s\" cannot have a policy", kind),
-				 errhint("Kinds are \"schema\", \"tablespace\", \"database\" and \"partition tree\"; pass a table or an index as regclass.")));
+				 errhint("Kinds are \"relation\", \"partition tree\", \"schema\", \"tablespace\" and \"database\".")));
 	PG_RETURN_VOID();
 }
 
@@ -204,7 +216,7 @@ fc_policy_changed(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
 				 errmsg("function is not called by a trigger")));
 	fc_rules_note(FC_NOTE_RULES);
-	PG_RETURN_NULL();
+	PG_RETURN_POINTER(NULL);
 }
 
 /* ---- looking ---- */

@@ -150,8 +150,8 @@ fc_directory_reserve(uint32 wanted, int keep_percent, FcSlotNo *slots)
 
 	/*
 	 * Twice the limit: behind a stretch of retired slots it gives up.  Slots
-	 * that are kept do not count: others lie behind them.  Once round, and
-	 * they count like all others.
+	 * that are kept do not count at first, since others lie behind them, as
+	 * far away as the end of the cache.
 	 */
 	for (uint32 looked = 0; n < wanted && looked < 2 * patience;)
 	{
@@ -159,10 +159,10 @@ fc_directory_reserve(uint32 wanted, int keep_percent, FcSlotNo *slots)
 		const FcEntry *e = &fc_dir_entries[slot];
 
 		fc_dir->hand = slot + 1 < fc_dir->slots ? slot + 1 : 0;
-		if (passed < fc_dir->slots &&
-			is_kept(pg_atomic_read_u32(unconstify(pg_atomic_uint32 *, &e->word)), e, keep_percent))
+		if (is_kept(pg_atomic_read_u32(unconstify(pg_atomic_uint32 *, &e->word)), e, keep_percent))
 		{
-			passed++;
+			if (++passed > fc_dir->slots)
+				looked++;
 			continue;
 		}
 		if (reserve_slot(slot, looked >= patience))

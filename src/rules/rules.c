@@ -342,7 +342,10 @@ fc_rules_has(Oid db)
 		return false;
 	LWLockAcquire(&shared->lock, LW_SHARED);
 	database = find_database(db);
-	has = database != NULL && database->rules > 0;
+	/* a look that is under way, or is still to come, may find some */
+	has = database != NULL &&
+		(database->rules > 0 || database->state != FC_RULES_KNOWN || database->looked_at < database->tried_at ||
+		 database->wanted != database->done);
 	LWLockRelease(&shared->lock);
 	return has;
 }

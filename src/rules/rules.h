@@ -46,9 +46,9 @@ typedef struct FcRuleFile
 } FcRuleFile;
 
 /* Databases that are looked at, at most. */
-#define FC_RULES_DATABASES 256
+#define FC_RULES_DATABASES 128
 
-#define FC_RULES_REASON_LEN 96
+#define FC_RULES_REASON_LEN 72
 
 typedef enum FcRulesState
 {
@@ -111,7 +111,7 @@ extern void fc_rules_databases_are(const Oid *dbs, int n);
 /* A look at the database is wanted; `urgent`: without delay. */
 extern void fc_rules_want(Oid db, bool urgent);
 
-/* Does the database have rules, as far as is known? */
+/* May the database have rules?  No, if a look has found none, and nothing has changed since. */
 extern bool fc_rules_has(Oid db);
 
 /* A transaction was prepared that changes something in the database; was there one? */

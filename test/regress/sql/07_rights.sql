@@ -50,7 +50,7 @@ BEGIN
   FOR object, statement IN
     SELECT p.oid::regprocedure::text, format('SELECT * FROM %s(%s)', p.oid::regproc,
       (SELECT string_agg('NULL::' || t::regtype, ', ') FROM unnest(p.proargtypes::oid[]) t))
-    FROM pg_proc p WHERE p.oid IN (SELECT fc_objects('pg_proc'))
+    FROM pg_proc p WHERE p.oid IN (SELECT fc_objects('pg_proc')) AND p.prorettype <> 'trigger'::regtype
     UNION ALL
     SELECT c.oid::regclass::text, format('SELECT * FROM %s', c.oid::regclass)
     FROM pg_class c WHERE c.oid IN (SELECT fc_objects('pg_class'))
