@@ -46,7 +46,7 @@ ALTER TABLE pg_flashcache_policy_rules ENABLE ALWAYS TRIGGER pg_flashcache_polic
 CREATE FUNCTION pg_flashcache_set_policy(relation regclass, policy text)
 RETURNS void
 AS 'MODULE_PATHNAME', 'fc_set_policy_relation'
-LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE
+LANGUAGE C VOLATILE PARALLEL UNSAFE
 SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
 
 COMMENT ON FUNCTION pg_flashcache_set_policy(regclass, text) IS
@@ -55,7 +55,7 @@ COMMENT ON FUNCTION pg_flashcache_set_policy(regclass, text) IS
 CREATE FUNCTION pg_flashcache_set_policy(kind text, name text, policy text)
 RETURNS void
 AS 'MODULE_PATHNAME', 'fc_set_policy_object'
-LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE
+LANGUAGE C VOLATILE PARALLEL UNSAFE
 SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
 
 COMMENT ON FUNCTION pg_flashcache_set_policy(text, text, text) IS
@@ -74,7 +74,7 @@ CREATE FUNCTION pg_flashcache_policy_files(
 	OUT kept_blocks bigint)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'fc_policy_files'
-LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE
+LANGUAGE C VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp;
 
 COMMENT ON FUNCTION pg_flashcache_policy_files() IS
@@ -134,7 +134,7 @@ CREATE FUNCTION pg_flashcache_policy_stat(
 	OUT last_look timestamptz)
 RETURNS record
 AS 'MODULE_PATHNAME', 'fc_policy_stat'
-LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION pg_flashcache_policy_stat() IS
 	'what policies do; see view pg_stat_flashcache_policy';
@@ -177,7 +177,7 @@ CREATE FUNCTION pg_flashcache_policy_databases(
 	OUT last_look timestamptz)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'fc_policy_databases'
-LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION pg_flashcache_policy_databases() IS
 	'what is known of each database''s policies; see view pg_stat_flashcache_policy_databases';
