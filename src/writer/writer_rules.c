@@ -38,6 +38,7 @@
 #define STANDBY_MS 10000
 #define PRIMARY_MS 60000
 #define LIST_MS 600000
+#define LIST_STANDBY_MS 20000	/* where nobody says that there is a new one */
 
 static struct
 {
@@ -173,7 +174,9 @@ fc_writer_run_resolvers(void)
 	place = free_place(now);
 	if (place < 0)
 		return;
-	if (!is_at_work(InvalidOid) && (fc_rules_list_wanted() || is_after(listed_at, LIST_MS, now)))
+	if (!is_at_work(InvalidOid) &&
+		(is_after(listed_at, RecoveryInProgress() ? LIST_STANDBY_MS : LIST_MS, now) ||
+		 (fc_rules_list_wanted() && is_after(listed_at, SOON_MS, now))))
 	{
 		if (start_worker(place, InvalidOid, now))
 		{
