@@ -368,6 +368,8 @@ fc_resolver_run(Oid db)
 	pqsignal(SIGTERM, die);
 	BackgroundWorkerUnblockSignals();
 	BackgroundWorkerInitializeConnectionByOid(db, InvalidOid, OidIsValid(db) ? BGWORKER_BYPASS_ALLOWCONN : 0);
+	/* from here on it waits for nobody for long, and can end without a FATAL */
+	pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
 	own_settings();
 	memory = CurrentMemoryContext;
 	SetCurrentStatementStartTimestamp();
