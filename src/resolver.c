@@ -364,7 +364,7 @@ fc_resolver_run(Oid db)
 {
 	MemoryContext memory;
 
-	pqsignal(SIGHUP, SIG_IGN);
+	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	pqsignal(SIGTERM, die);
 	BackgroundWorkerUnblockSignals();
 	BackgroundWorkerInitializeConnectionByOid(db, InvalidOid, OidIsValid(db) ? BGWORKER_BYPASS_ALLOWCONN : 0);
