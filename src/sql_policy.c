@@ -18,6 +18,7 @@
 #include "catalog/pg_class.h"
 #include "catalog/pg_tablespace.h"
 #include "cache/cache.h"
+#include "catalog/pg_database.h"
 #include "commands/dbcommands.h"
 #include "commands/tablespace.h"
 #include "commands/trigger.h"
@@ -31,6 +32,7 @@
 #include "sql_row.h"
 #include "stats/stats.h"
 #include "utils/syscache.h"
+#include "utils/tuplestore.h"
 #include "utils/varlena.h"
 
 FC_EXPORT Datum fc_set_policy_relation(PG_FUNCTION_ARGS);
