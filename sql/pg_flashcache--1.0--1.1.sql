@@ -112,3 +112,226 @@ REVOKE ALL ON FUNCTION pg_flashcache_extents_stat() FROM PUBLIC;
 REVOKE ALL ON pg_stat_flashcache_extents FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION pg_flashcache_extents_stat() TO pg_read_all_stats;
 GRANT SELECT ON pg_stat_flashcache_extents TO pg_read_all_stats;
+-- ---- policies of objects: keep, none ----
+
+CREATE TABLE pg_flashcache_policy_rules (
+	kind pg_catalog.text NOT NULL
+		CONSTRAINT pg_flashcache_policy_rules_kind
+		CHECK (kind OPERATOR(pg_catalog.=) ANY (ARRAY['relation', 'partition tree', 'schema', 'tablespace', 'database'])),
+	schemaname pg_catalog.text NOT NULL,
+	objname pg_catalog.text NOT NULL,
+	policy pg_catalog.text NOT NULL
+		CONSTRAINT pg_flashcache_policy_rules_policy
+		CHECK (policy OPERATOR(pg_catalog.=) ANY (ARRAY['keep', 'none', 'normal'])),
+	PRIMARY KEY (kind, schemaname, objname)
+);
+
+SELECT pg_catalog.pg_extension_config_dump('@extschema@.pg_flashcache_policy_rules'::pg_catalog.regclass, '');
+
+COMMENT ON TABLE pg_flashcache_policy_rules IS
+	'policies of this database''s objects, set by pg_flashcache_set_policy()';
+COMMENT ON COLUMN pg_flashcache_policy_rules.kind IS
+	'what the rule is about: relation, partition tree, schema, tablespace, database';
+COMMENT ON COLUMN pg_flashcache_policy_rules.schemaname IS
+	'schema of the relation or partition tree; empty for the other kinds';
+COMMENT ON COLUMN pg_flashcache_policy_rules.objname IS
+	'name of the object; empty for the database, which is always this one';
+COMMENT ON COLUMN pg_flashcache_policy_rules.policy IS
+	'keep, none, or normal';
+
+CREATE FUNCTION pg_flashcache_policy_changed()
+RETURNS trigger
+AS 'MODULE_PATHNAME', 'fc_policy_changed'
+LANGUAGE C;
+
+COMMENT ON FUNCTION pg_flashcache_policy_changed() IS
+	'trigger: the policies take effect when the transaction commits';
+
+CREATE TRIGGER pg_flashcache_policy_changed
+	AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON pg_flashcache_policy_rules
+	FOR EACH STATEMENT EXECUTE FUNCTION @extschema@.pg_flashcache_policy_changed();
+
+ALTER TABLE pg_flashcache_policy_rules ENABLE ALWAYS TRIGGER pg_flashcache_policy_changed;
+
+CREATE FUNCTION pg_flashcache_set_policy(relation regclass, policy text)
+RETURNS void
+AS 'MODULE_PATHNAME', 'fc_set_policy_relation'
+LANGUAGE C VOLATILE PARALLEL UNSAFE
+SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+
+COMMENT ON FUNCTION pg_flashcache_set_policy(regclass, text) IS
+	'sets the policy of a table, index, or partition tree: keep, none, normal, or default, which removes the rule';
+
+CREATE FUNCTION pg_flashcache_set_policy(kind text, name text, policy text)
+RETURNS void
+AS 'MODULE_PATHNAME', 'fc_set_policy_object'
+LANGUAGE C VOLATILE PARALLEL UNSAFE
+SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
+
+COMMENT ON FUNCTION pg_flashcache_set_policy(text, text, text) IS
+	'sets the policy of a schema, tablespace, database, partition tree, or relation, by name: keep, none, normal, or default, which removes the rule';
+
+CREATE FUNCTION pg_flashcache_policy_files(
+	OUT rule_kind text,
+	OUT rule_schema text,
+	OUT rule_name text,
+	OUT relid oid,
+	OUT relfilenode oid,
+	OUT reltablespace oid,
+	OUT policy text,
+	OUT in_force text,
+	OUT flash_blocks bigint,
+	OUT kept_blocks bigint)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'fc_policy_files'
+LANGUAGE C VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp;
+
+COMMENT ON FUNCTION pg_flashcache_policy_files() IS
+	'relations of this database that have a policy; see view pg_flashcache_policies';
+
+CREATE VIEW pg_flashcache_policies AS
+	SELECT r.kind, r.schemaname, r.objname, r.policy,
+		f.relid, n.nspname AS relschema, c.relname, c.relkind,
+		f.relfilenode, f.reltablespace, f.in_force, f.flash_blocks, f.kept_blocks
+	FROM @extschema@.pg_flashcache_policy_rules r
+		LEFT JOIN @extschema@.pg_flashcache_policy_files() f
+			ON f.rule_kind OPERATOR(pg_catalog.=) r.kind
+				AND f.rule_schema OPERATOR(pg_catalog.=) r.schemaname
+				AND f.rule_name OPERATOR(pg_catalog.=) r.objname
+		LEFT JOIN pg_catalog.pg_class c ON c.oid OPERATOR(pg_catalog.=) f.relid
+		LEFT JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace;
+
+COMMENT ON VIEW pg_flashcache_policies IS
+	'policies of this database, and the relations that have theirs from each';
+COMMENT ON COLUMN pg_flashcache_policies.kind IS
+	'what the rule is about: relation, partition tree, schema, tablespace, database';
+COMMENT ON COLUMN pg_flashcache_policies.schemaname IS
+	'schema of the relation or partition tree that the rule is about';
+COMMENT ON COLUMN pg_flashcache_policies.objname IS
+	'name of what the rule is about';
+COMMENT ON COLUMN pg_flashcache_policies.policy IS
+	'keep, none, or normal';
+COMMENT ON COLUMN pg_flashcache_policies.relid IS
+	'OID of a relation that has its policy from this rule; NULL if none has';
+COMMENT ON COLUMN pg_flashcache_policies.relschema IS
+	'schema of that relation';
+COMMENT ON COLUMN pg_flashcache_policies.relname IS
+	'name of that relation';
+COMMENT ON COLUMN pg_flashcache_policies.relkind IS
+	'its kind, as in pg_class';
+COMMENT ON COLUMN pg_flashcache_policies.relfilenode IS
+	'number of its file';
+COMMENT ON COLUMN pg_flashcache_policies.reltablespace IS
+	'OID of the tablespace of its file';
+COMMENT ON COLUMN pg_flashcache_policies.in_force IS
+	'policy by which the cache treats its file at the moment';
+COMMENT ON COLUMN pg_flashcache_policies.flash_blocks IS
+	'its blocks that are on flash';
+COMMENT ON COLUMN pg_flashcache_policies.kept_blocks IS
+	'those of them that are marked as kept';
+
+CREATE FUNCTION pg_flashcache_policy_stat(
+	OUT kept bigint,
+	OUT kept_limit bigint,
+	OUT skip_policy bigint,
+	OUT eviction_policy bigint,
+	OUT kept_passed bigint,
+	OUT max_files bigint,
+	OUT files bigint,
+	OUT files_without_place bigint,
+	OUT databases_without_place bigint,
+	OUT last_look timestamptz)
+RETURNS record
+AS 'MODULE_PATHNAME', 'fc_policy_stat'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION pg_flashcache_policy_stat() IS
+	'what policies do; see view pg_stat_flashcache_policy';
+
+CREATE VIEW pg_stat_flashcache_policy AS
+	SELECT kept, kept_limit, skip_policy, eviction_policy, kept_passed,
+		max_files, files, files_without_place, databases_without_place, last_look
+	FROM @extschema@.pg_flashcache_policy_stat();
+
+COMMENT ON VIEW pg_stat_flashcache_policy IS
+	'what policies do, one row';
+COMMENT ON COLUMN pg_stat_flashcache_policy.kept IS
+	'slots that hold pages with the policy keep';
+COMMENT ON COLUMN pg_stat_flashcache_policy.kept_limit IS
+	'slots up to which such pages are not evicted: pg_flashcache.keep_limit percent of all';
+COMMENT ON COLUMN pg_stat_flashcache_policy.skip_policy IS
+	'pages not written to flash since their policy is none';
+COMMENT ON COLUMN pg_stat_flashcache_policy.eviction_policy IS
+	'pages removed from flash since their policy had become none';
+COMMENT ON COLUMN pg_stat_flashcache_policy.kept_passed IS
+	'slots that were passed over in search of a victim, since their pages are kept';
+COMMENT ON COLUMN pg_stat_flashcache_policy.max_files IS
+	'files that can have a policy: pg_flashcache.max_policy_files';
+COMMENT ON COLUMN pg_stat_flashcache_policy.files IS
+	'files that have one, of all databases; a policy of a tablespace or a database counts as one';
+COMMENT ON COLUMN pg_stat_flashcache_policy.files_without_place IS
+	'files whose policy has no effect, since there was no place for it';
+COMMENT ON COLUMN pg_stat_flashcache_policy.databases_without_place IS
+	'databases whose policies have no effect, since there was no place';
+COMMENT ON COLUMN pg_stat_flashcache_policy.last_look IS
+	'when rules were read last, in any database';
+
+CREATE FUNCTION pg_flashcache_policy_databases(
+	OUT datid oid,
+	OUT state text,
+	OUT reason text,
+	OUT rules bigint,
+	OUT files bigint,
+	OUT files_without_place bigint,
+	OUT last_look timestamptz)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'fc_policy_databases'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION pg_flashcache_policy_databases() IS
+	'what is known of each database''s policies; see view pg_stat_flashcache_policy_databases';
+
+CREATE VIEW pg_stat_flashcache_policy_databases AS
+	SELECT p.datid, d.datname, p.state, p.reason, p.rules, p.files, p.files_without_place, p.last_look
+	FROM @extschema@.pg_flashcache_policy_databases() p
+		LEFT JOIN pg_catalog.pg_database d ON d.oid OPERATOR(pg_catalog.=) p.datid;
+
+COMMENT ON VIEW pg_stat_flashcache_policy_databases IS
+	'what is known of each database''s policies, one row each';
+COMMENT ON COLUMN pg_stat_flashcache_policy_databases.datid IS
+	'OID of the database';
+COMMENT ON COLUMN pg_stat_flashcache_policy_databases.datname IS
+	'name of the database';
+COMMENT ON COLUMN pg_stat_flashcache_policy_databases.state IS
+	'waiting, known, locked or failed: how the last look at its rules ended';
+COMMENT ON COLUMN pg_stat_flashcache_policy_databases.reason IS
+	'of that state; what an earlier look has found stays in force';
+COMMENT ON COLUMN pg_stat_flashcache_policy_databases.rules IS
+	'rules that it has';
+COMMENT ON COLUMN pg_stat_flashcache_policy_databases.files IS
+	'files whose policy is in force';
+COMMENT ON COLUMN pg_stat_flashcache_policy_databases.files_without_place IS
+	'files whose policy has no effect, since there was no place for it';
+COMMENT ON COLUMN pg_stat_flashcache_policy_databases.last_look IS
+	'when the rules were read that are in force; NULL if they never were';
+
+-- A dump needs the rules, whoever makes it; they are names, which the catalogs show to everybody.
+GRANT SELECT ON pg_flashcache_policy_rules TO PUBLIC;
+
+REVOKE ALL ON FUNCTION pg_flashcache_policy_changed() FROM PUBLIC;
+REVOKE ALL ON FUNCTION pg_flashcache_set_policy(regclass, text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION pg_flashcache_set_policy(text, text, text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION pg_flashcache_policy_files() FROM PUBLIC;
+REVOKE ALL ON FUNCTION pg_flashcache_policy_stat() FROM PUBLIC;
+REVOKE ALL ON FUNCTION pg_flashcache_policy_databases() FROM PUBLIC;
+REVOKE ALL ON pg_flashcache_policies FROM PUBLIC;
+REVOKE ALL ON pg_stat_flashcache_policy FROM PUBLIC;
+REVOKE ALL ON pg_stat_flashcache_policy_databases FROM PUBLIC;
+
+GRANT EXECUTE ON FUNCTION pg_flashcache_policy_files() TO pg_read_all_stats;
+GRANT EXECUTE ON FUNCTION pg_flashcache_policy_stat() TO pg_read_all_stats;
+GRANT EXECUTE ON FUNCTION pg_flashcache_policy_databases() TO pg_read_all_stats;
+GRANT SELECT ON pg_flashcache_policies TO pg_read_all_stats;
+GRANT SELECT ON pg_stat_flashcache_policy TO pg_read_all_stats;
+GRANT SELECT ON pg_stat_flashcache_policy_databases TO pg_read_all_stats;

@@ -25,6 +25,8 @@
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
 #include "buffers.h"
+#include "resolver.h"
+#include "rules/rules.h"
 #include "settings.h"
 #include "stats/stats.h"
 #include "storage/ipc.h"
@@ -41,6 +43,7 @@ FC_MODULE_MAGIC;
 FC_EXPORT void _PG_init(void);
 FC_EXPORT void fc_writer_main(Datum arg);
 FC_EXPORT void fc_buffers_main(Datum arg);
+FC_EXPORT void fc_resolver_main(Datum arg);
 
 /* Without a cache: only what reads and writes there are, for advice. */
 static bool listens = false;
@@ -141,6 +144,8 @@ shmem_parts(FcPart *parts)
 	parts[n++] = fc_writer_scrub_part();
 	parts[n++] = fc_writer_load_part();
 	parts[n++] = fc_warm_part();
+	if (fc_setting_max_policy_files > 0)
+		parts[n++] = fc_rules_part(fc_setting_max_policy_files);
 	return n;
 }
 
@@ -170,6 +175,7 @@ take_part(Size bytes)
 		return false;
 	}
 	fc_attach_events();
+	fc_resolver_init();
 	return true;
 }
 
@@ -193,6 +199,7 @@ shmem_init(Size bytes)
 	}
 	fc_cache_shmem_init(fc_setting_size, fc_setting_persistence, bytes, tranche);
 	fc_warm_shmem_init(fc_setting_persistence);
+	fc_rules_shmem_init(fc_setting_max_policy_files, tranche);
 	fc_writer_shmem_init();
 	LWLockRelease(AddinShmemInitLock);
 	fc_wait_events_init();
@@ -279,5 +286,14 @@ fc_buffers_main(Datum arg)
 {
 	if (fc_cache != NULL)
 		fc_buffers_load(DatumGetObjectId(arg), MyBgworkerEntry->bgw_extra[0] != 0);
+	proc_exit(0);
+}
+
+/* Started by the writer, writer_rules.c. */
+void
+fc_resolver_main(Datum arg)
+{
+	if (fc_rules_there())
+		fc_resolver_run(DatumGetObjectId(arg));
 	proc_exit(0);
 }

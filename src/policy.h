@@ -80,6 +80,16 @@ extern bool fc_policy_remember(uint16_t *set, uint16_t fingerprint);
  */
 extern uint32_t fc_policy_hand_limit(uint32_t slots, uint32_t wanted);
 
+/*
+ * Are slots of files with the policy keep kept?  Not where they are more than
+ * that share: then they are like all others, so that these do not starve.
+ */
+static inline bool
+fc_policy_keeps(uint64_t kept, uint64_t slots, int percent)
+{
+	return kept * 100 <= slots * (uint64_t) percent;
+}
+
 /* ---- write budget ---- */
 
 typedef struct FcBudget

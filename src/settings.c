@@ -49,6 +49,8 @@ bool		fc_setting_require_mount = false;
 bool		fc_setting_persistence = false;
 int			fc_setting_extents = FC_EXTENTS_AUTO;
 int			fc_setting_max_shutdown_delay = 10000;
+int			fc_setting_keep_limit = 80;
+int			fc_setting_max_policy_files = 4000;
 
 /* As the server has them. */
 static double write_limit_mb = 0;
@@ -328,5 +330,15 @@ fc_settings_define(void)
 							 "The aligned 64 kB around it are read by one operation of the disk. auto: while that saves more of the disk's time than it takes.",
 							 &fc_setting_extents, FC_EXTENTS_AUTO, extents_options,
 							 PGC_SIGHUP, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable(asked("pg_flashcache.keep_limit"),
+							"Share of the slots, in percent, up to which pages with the policy keep are not evicted.",
+							"Beyond that they are treated as all others.",
+							&fc_setting_keep_limit, 80, 0, 100,
+							PGC_SIGHUP, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable(asked("pg_flashcache.max_policy_files"),
+							"Number of files that can have a policy; 0 switches policies off.",
+							"Each takes 16 bytes of shared memory. A relation has one file, however large it is.",
+							&fc_setting_max_policy_files, 4000, 0, 1000000,
+							PGC_POSTMASTER, 0, NULL, NULL, NULL);
 	MarkGUCPrefixReserved("pg_flashcache");
 }

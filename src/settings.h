@@ -45,6 +45,8 @@ extern bool fc_setting_require_mount;
 extern int	fc_setting_extents; /* FcExtentsMode */
 extern bool fc_setting_persistence;
 extern int	fc_setting_max_shutdown_delay;	/* ms, 0 = none */
+extern int	fc_setting_keep_limit;	/* percent of the slots */
+extern int	fc_setting_max_policy_files;
 
 extern void fc_settings_define(void);
 

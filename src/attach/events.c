@@ -47,7 +47,9 @@
 #include "commands/dbcommands.h"
 #include "commands/dbcommands_xlog.h"
 #include "failpoint.h"
+#include "miscadmin.h"
 #include "nodes/parsenodes.h"
+#include "rules/rules.h"
 #include "storage/ipc.h"
 #include "tcop/utility.h"
 
@@ -138,6 +140,7 @@ create_database(const Utility *u, const char *name)
 	call_next(u);				/* C2 */
 	CommandCounterIncrement();	/* now its name can be looked up */
 	after_change(get_database_oid(name, true));
+	fc_rules_note(FC_NOTE_DATABASES);
 }
 
 static void
@@ -167,6 +170,31 @@ move_database(const Utility *u, char *name)
 	PG_END_TRY();
 }
 
+/* What changes which relations a policy means, beside their files; the end of the transaction tells the others. */
+static void
+note_policies(Node *statement)
+{
+	switch (nodeTag(statement))
+	{
+		case T_AlterTableStmt:
+		case T_AlterTableMoveAllStmt:
+		case T_AlterObjectSchemaStmt:
+		case T_RenameStmt:
+			fc_rules_note(FC_NOTE_FILES);
+			break;
+		case T_DropStmt:
+			if (((DropStmt *) statement)->removeType == OBJECT_EXTENSION || ((DropStmt *) statement)->removeType == OBJECT_SCHEMA)
+				fc_rules_note(FC_NOTE_FILES);
+			break;
+		case T_TransactionStmt:
+			if (((TransactionStmt *) statement)->kind == TRANS_STMT_COMMIT_PREPARED && fc_rules_prepared(MyDatabaseId))
+				fc_rules_note(FC_NOTE_RULES);
+			break;
+		default:
+			break;
+	}
+}
+
 static void
 fc_process_utility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
 				   ProcessUtilityContext context, ParamListInfo params,
@@ -182,7 +210,10 @@ fc_process_utility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTre
 	else if (moves_database(statement))
 		move_database(&u, ((AlterDatabaseStmt *) statement)->dbname);
 	else
+	{
+		note_policies(statement);
 		call_next(&u);
+	}
 }
 
 static void

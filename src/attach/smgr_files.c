@@ -15,6 +15,7 @@
 #include "access/xlogutils.h"
 #include "attach/calls.h"
 #include "failpoint.h"
+#include "rules/rules.h"
 
 uint64		fc_calls[FC_CALL_COUNT];
 
@@ -50,6 +51,7 @@ fc_smgr_create(SMgrRelation reln, ForkNumber forknum, bool is_redo)
 		mdcreate(reln, forknum, is_redo);
 		return;
 	}
+	fc_rules_note(FC_NOTE_FILES);
 	fc_cache_invalidate_relation(rel);	/* C1 */
 	fc_failpoint(FC_FP_FILE_BEFORE_MD);
 	mdcreate(reln, forknum, is_redo);	/* C2 */

@@ -255,6 +255,12 @@ extern void fc_cache_fill_flush(void);
 /* Frees the slots of dropped relations, some at a time; true if more is to do. */
 extern bool fc_cache_sweep(void);
 
+/*
+ * Takes policies of files that are new, and applies them to what is on flash,
+ * some slots at a time; true if more is to do.  When nothing is staged.
+ */
+extern bool fc_cache_apply_rules(void);
+
 /* Decides from the last answers how often to ask the page cache. */
 extern void fc_cache_review_probe(void);
 

@@ -23,6 +23,7 @@
 #include "failpoint.h"
 #include "handoff.h"
 #include "pagecmp.h"
+#include "rules/rules.h"
 #include "settings.h"
 #include "stats/stats.h"
 #include "storage/bufmgr.h"
@@ -54,6 +55,7 @@ static char *pages[BATCH];
 static int	nstaged = 0;
 
 static FcSlotNo sweep_at = FC_NO_SLOT;	/* FC_NO_SLOT: no sweep under way */
+static FcSlotNo rules_at = FC_NO_SLOT;	/* the same of policies */
 
 void
 fc_cache_fill_start(void)
@@ -138,12 +140,23 @@ may_fill(void)
 static bool
 is_wanted(const FcTag *tag, uint64 hash)
 {
+	FcRule		rule = fc_rule_of(fc_tag_rel(tag));
+	FcAdmission mode = (FcAdmission) fc_setting_admission;
+
+	if (rule == FC_RULE_NONE)
+	{
+		fc_count(FC_SKIP_POLICY);
+		return false;
+	}
 	if (!fc_cache_worth_filling())
 	{
 		fc_count(FC_SKIP_NOT_USEFUL);
 		return false;
 	}
-	switch (fc_directory_offer(tag, hash, (FcAdmission) fc_setting_admission))
+	if (rule == FC_RULE_KEEP &&
+		fc_policy_keeps(fc_directory_kept(), fc_directory_slots(), fc_setting_keep_limit))
+		mode = FC_ADMIT_ALL;
+	switch (fc_directory_offer(tag, hash, mode))
 	{
 		case FC_OFFER_EXISTS:
 			fc_count(FC_SKIP_EXISTS);
@@ -290,6 +303,8 @@ fc_cache_fill_hot(uint32 frame, const FcTag *tag)
 	FcGuard		guard;
 
 	Assert(fc_directory_is_mine() && nstaged < BATCH);
+	if (fc_rule_of(fc_tag_rel(tag)) == FC_RULE_NONE)
+		return FC_HOT_LEFT;
 	if (may_be_damaged() || !fc_cache_worth_filling() || fc_directory_lookup(tag, hash, &ref))
 		return FC_HOT_LEFT;
 	if (!fc_cache_may_write())
@@ -422,9 +437,24 @@ fc_cache_fill_flush(void)
 		return;
 
 	fc_failpoint_about(FC_FP_FILL_STAGED, rel_staged, nstaged);
-	nslots = fc_directory_reserve(nstaged, slots);	/* F4 */
+	nslots = fc_directory_reserve(nstaged, fc_setting_keep_limit, slots);	/* F4 */
 	fc_count_n(FC_SKIP_OVERLOADED, nstaged - nslots);
 	fc_cache_write_staged(slots, nslots, &unused);
+}
+
+bool
+fc_cache_apply_rules(void)
+{
+	Assert(fc_directory_is_mine() && nstaged == 0);
+	/* what was taken under the former ones has been linked by now */
+	if (fc_rules_refresh())
+		rules_at = 0;
+	if (rules_at == FC_NO_SLOT)
+		return false;
+	if (fc_directory_apply_rules(&rules_at, SWEEP_STEP))
+		return true;
+	rules_at = FC_NO_SLOT;
+	return false;
 }
 
 bool

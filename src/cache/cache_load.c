@@ -22,6 +22,7 @@
 #include "directory/directory.h"
 #include "failpoint.h"
 #include "pagecmp.h"
+#include "rules/rules.h"
 #include "stats/stats.h"
 #include "storage/bufpage.h"
 #include "storage/checksum.h"
@@ -136,6 +137,12 @@ fc_cache_load_step(FcLoad *load, FcLap *lap, FcLoadCounts *counts)
 		{
 			fc_count(FC_SKIP_MODIFICATION);
 			counts->modified++;
+			continue;
+		}
+		if (fc_rule_of(fc_tag_rel(tag)) == FC_RULE_NONE)
+		{
+			fc_count(FC_SKIP_POLICY);
+			counts->full++;		/* there is no slot for it */
 			continue;
 		}
 		if (fc_directory_lookup(tag, hash, &ref))

@@ -137,7 +137,7 @@ fc_cache_try_flash(FcReason *error)
 
 	Assert(fc_cache_state() != FC_STATE_ACTIVE && nslots <= MEASURED);
 	if (nslots == 0)
-		nslots = fc_directory_reserve(MEASURED, slots);
+		nslots = fc_directory_reserve(MEASURED, fc_setting_keep_limit, slots);
 	/* a slot never written is answered without asking the device */
 	written = write_trials(slots, nslots, &io);
 	good = written > 0 && measure_all(slots, written, true, &io);

@@ -94,6 +94,7 @@ fc_directory_shmem_init(uint32 slots, bool keep, int tranche)
 	fc_dir->heads_per_partition = heads_for(slots);
 	pg_atomic_init_u32(&fc_dir->used, 0);
 	pg_atomic_init_u32(&fc_dir->unproven, 0);
+	pg_atomic_init_u32(&fc_dir->kept, 0);
 	pg_atomic_init_u32(&fc_dir->reached, 0);
 	pg_atomic_init_u32(&fc_dir->touching, keep);
 	if (FC_START == 0)
@@ -112,6 +113,12 @@ uint32
 fc_directory_used(void)
 {
 	return fc_dir ? pg_atomic_read_u32(&fc_dir->used) : 0;
+}
+
+uint32
+fc_directory_kept(void)
+{
+	return fc_dir ? pg_atomic_read_u32(&fc_dir->kept) : 0;
 }
 
 /* ---- assertions ---- */
@@ -172,6 +179,27 @@ fc_find_link(const FcTag *tag, uint64 hash)
 }
 
 void
+fc_set_kept(FcEntry *e, bool kept)
+{
+	uint32		word = pg_atomic_read_u32(&e->word);
+
+	Assert(LWLockHeldByMeInMode(fc_lock_of(fc_directory_hash(&e->tag)), LW_EXCLUSIVE));
+	Assert(fc_word_state(word) == FC_SLOT_USED);
+	if (((word & FC_KEPT_BIT) != 0) == kept)
+		return;
+	if (kept)
+	{
+		pg_atomic_fetch_or_u32(&e->word, FC_KEPT_BIT);
+		pg_atomic_fetch_add_u32(&fc_dir->kept, 1);
+	}
+	else
+	{
+		pg_atomic_fetch_and_u32(&e->word, ~FC_KEPT_BIT);
+		pg_atomic_fetch_sub_u32(&fc_dir->kept, 1);
+	}
+}
+
+void
 fc_unlink_entry(FcLink *link, FcSlotState new_state)
 {
 	FcEntry    *e = fc_linked(*link);
@@ -182,6 +210,7 @@ fc_unlink_entry(FcLink *link, FcSlotState new_state)
 	Assert(new_state == FC_SLOT_FREE || new_state == FC_SLOT_RETIRED);
 	*link = e->next;
 	e->next = FC_NO_LINK;
+	fc_set_kept(e, false);
 	fc_keep_used(fc_slot_of(e), false);
 	(void) fc_directory_take_mark(fc_slot_of(e));
 	pg_write_barrier();			/* the writer takes a free slot without this
@@ -287,7 +316,7 @@ fc_directory_still(const FcSlotRef *ref)
 	 * after that look, too
 	 */
 	pg_read_barrier();
-	return (pg_atomic_read_u32(&e->word) & ~FC_COUNT_MASK) == (word & ~FC_COUNT_MASK);
+	return ((pg_atomic_read_u32(&e->word) ^ word) & ~FC_UNSTABLE_BITS) == 0;
 }
 
 bool
@@ -353,8 +382,8 @@ fc_directory_page(FcSlotNo slot, FcPageInfo *info)
 	pg_read_barrier();			/* pairs with that of fc_directory_publish() */
 	info->tag = e->tag;
 	info->refcount = word & FC_COUNT_MASK;
+	info->kept = (word & FC_KEPT_BIT) != 0;
 	current = fc_entry_current(e);
 	pg_read_barrier();			/* pairs with that of fc_take_slot() */
-	return current &&
-		(pg_atomic_read_u32(&e->word) & ~FC_COUNT_MASK) == (word & ~FC_COUNT_MASK);
+	return current && ((pg_atomic_read_u32(&e->word) ^ word) & ~FC_UNSTABLE_BITS) == 0;
 }

@@ -56,6 +56,7 @@ typedef struct FcPageInfo
 {
 	FcTag		tag;
 	uint32		refcount;
+	bool		kept;			/* by the policy of its file */
 } FcPageInfo;
 
 /* `keep`: entries are to survive an end of the server; see the end of this file. */
@@ -63,6 +64,9 @@ extern FcPart fc_directory_part(uint32 slots, bool keep);
 extern void fc_directory_shmem_init(uint32 slots, bool keep, int tranche);
 extern uint32 fc_directory_slots(void);
 extern uint32 fc_directory_used(void);
+
+/* Slots in use that are of files with the policy keep; some of them dead, until the next sweep. */
+extern uint32 fc_directory_kept(void);
 
 extern uint64 fc_directory_hash(const FcTag *tag);
 
@@ -146,9 +150,10 @@ extern FcOffer fc_directory_offer(const FcTag *tag, uint64 hash, FcAdmission mod
 
 /*
  * F4: gives up to `wanted` slots, in ascending order but for one wrap, each
- * unmapped and with a raised version.  Returns how many.
+ * unmapped and with a raised version.  Returns how many.  Slots that are kept
+ * are passed over, as long as they are no more than that share of all.
  */
-extern uint32 fc_directory_reserve(uint32 wanted, FcSlotNo *slots);
+extern uint32 fc_directory_reserve(uint32 wanted, int keep_percent, FcSlotNo *slots);
 
 /* F6: links a reserved slot, or releases it. */
 extern FcPublish fc_directory_publish(FcSlotNo slot, const FcTag *tag, uint64 hash,
@@ -171,9 +176,10 @@ typedef struct FcLap
 								 * relation that was not hit since the hand
 								 * last came by */
 	FcMark		mark;			/* that the pages get */
+	int			keep_percent;	/* as for fc_directory_reserve() */
 } FcLap;
 
-extern FcLap fc_directory_lap(bool replace);
+extern FcLap fc_directory_lap(bool replace, int keep_percent);
 
 /*
  * F4 for one such page: the next slot.  FC_NO_SLOT: the lap is over, or *look
@@ -213,6 +219,13 @@ extern void fc_directory_forget_erased(void);
  */
 extern bool fc_directory_sweep_wanted(void);
 extern bool fc_directory_sweep_urgent(void);
+
+/*
+ * The policies of files have changed: goes over the next slots from `*at` on,
+ * marks what is to be kept, and frees what is not to be on flash.  False: that
+ * was the last one.
+ */
+extern bool fc_directory_apply_rules(FcSlotNo *at, uint32 count);
 
 /* Begins a sweep; returns its epoch. */
 extern uint32 fc_directory_sweep_begin(void);

@@ -14,6 +14,7 @@
 #include "postgres.h"
 
 #include "directory/directory_internal.h"
+#include "rules/rules.h"
 
 /* Slots looked at to find free ones beside each other. */
 #define LOOK_FOR_FREE 65536
@@ -104,6 +105,14 @@ fc_free_used(FcSlotNo slot, FcCounter why)
 	LWLockRelease(lock);
 }
 
+/* Does the policy of its file keep the entry from being evicted? */
+static bool
+is_kept(uint32 word, const FcEntry *e, int keep_percent)
+{
+	return fc_word_state(word) == FC_SLOT_USED && (word & FC_KEPT_BIT) != 0 &&
+		fc_policy_keeps(fc_directory_kept(), fc_dir->slots, keep_percent) && fc_entry_current(e);
+}
+
 /* Takes the slot under the hand, if it may be taken. */
 static bool
 reserve_slot(FcSlotNo slot, bool by_force)
@@ -130,30 +139,45 @@ reserve_slot(FcSlotNo slot, bool by_force)
 }
 
 uint32
-fc_directory_reserve(uint32 wanted, FcSlotNo *slots)
+fc_directory_reserve(uint32 wanted, int keep_percent, FcSlotNo *slots)
 {
 	uint32		n = 0;
+	uint32		passed = 0;
 	uint32		patience = fc_policy_hand_limit(fc_dir->slots, wanted);
 
 	Assert(fc_directory_is_mine() && wanted > 0);
 	Assert(fc_dir->hand < fc_dir->slots);
 
-	/* twice the limit: behind a stretch of retired slots it gives up */
-	for (uint32 looked = 0; n < wanted && looked < 2 * patience; looked++)
+	/*
+	 * Twice the limit: behind a stretch of retired slots it gives up.  Slots
+	 * that are kept do not count at first, since others lie behind them, as
+	 * far away as the end of the cache.
+	 */
+	for (uint32 looked = 0; n < wanted && looked < 2 * patience;)
 	{
 		FcSlotNo	slot = fc_dir->hand;
+		const FcEntry *e = &fc_dir_entries[slot];
 
 		fc_dir->hand = slot + 1 < fc_dir->slots ? slot + 1 : 0;
+		if (is_kept(pg_atomic_read_u32(unconstify(pg_atomic_uint32 *, &e->word)), e, keep_percent))
+		{
+			if (++passed > fc_dir->slots)
+				looked++;
+			continue;
+		}
 		if (reserve_slot(slot, looked >= patience))
 			slots[n++] = slot;
+		looked++;
 	}
+	if (passed > 0)
+		fc_count_n(FC_KEPT_PASSED, passed);
 	return n;
 }
 
 FcLap
-fc_directory_lap(bool replace)
+fc_directory_lap(bool replace, int keep_percent)
 {
-	FcLap		lap = {fc_directory_slots(), replace, FC_MARK_NONE};
+	FcLap		lap = {fc_directory_slots(), replace, FC_MARK_NONE, keep_percent};
 
 	return lap;
 }
@@ -182,7 +206,7 @@ fc_directory_reserve_in_lap(FcLap *lap, const FcTag *tag, uint32 *look)
 		fc_dir->hand = slot + 1 < fc_dir->slots ? slot + 1 : 0;
 		lap->left--;
 		if (fc_word_state(word) == FC_SLOT_USED &&
-			(!lap->replace || (word & FC_COUNT_MASK) > 0 || !may_replace(e, tag)))
+			(!lap->replace || (word & FC_COUNT_MASK) > 0 || !may_replace(e, tag) || is_kept(word, e, lap->keep_percent)))
 			continue;
 		if (reserve_slot(slot, false))
 		{
@@ -235,6 +259,8 @@ fc_link_entry(FcEntry *e, const FcTag *tag, uint64 hash, uint32 crc, uint32 epoc
 	fc_set_state(e, FC_SLOT_USED);
 	fc_keep_used(fc_slot_of(e), true);
 	pg_atomic_fetch_add_u32(&fc_dir->used, 1);
+	if (fc_rule_of(fc_tag_rel(tag)) == FC_RULE_KEEP)
+		fc_set_kept(e, true);
 }
 
 FcPublish

@@ -23,11 +23,15 @@
 
 #define FC_PARTITIONS 64
 
-/* word: | version: 28 | state: 2 | reference count: 2 | */
+/* word: | version: 27 | kept: 1 | state: 2 | reference count: 2 | */
 #define FC_COUNT_MASK 0x3u
 #define FC_STATE_SHIFT 2
 #define FC_STATE_MASK 0xCu
-#define FC_VERSION_SHIFT 4
+#define FC_KEPT_BIT 0x10u		/* linked, and of a file with the policy keep */
+#define FC_VERSION_SHIFT 5
+
+/* What may change of a slot that stays linked. */
+#define FC_UNSTABLE_BITS (FC_COUNT_MASK | FC_KEPT_BIT)
 
 typedef enum FcSlotState
 {
@@ -66,6 +70,7 @@ typedef struct FcDirectory
 	char		pad1[PG_CACHE_LINE_SIZE];
 	pg_atomic_uint32 used;		/* for admission and views: no order needed */
 	pg_atomic_uint32 unproven;	/* of them, marked FC_MARK_EXTENT; the same */
+	pg_atomic_uint32 kept;		/* of these; the same */
 	char		pad2[PG_CACHE_LINE_SIZE];
 	FcSlotNo	hand;			/* these change nobody but the writer */
 	bool		ghosts_used;
@@ -168,9 +173,9 @@ fc_entry_current(const FcEntry *e)
 }
 
 /*
- * Changes the state, keeps the version, clears the reference count.  Not one
- * atomic step, and need not be: others than the caller change nothing but the
- * count (fc_directory_touch()), which may be lost.
+ * Changes the state, keeps the version, clears the reference count and the mark
+ * that it is kept.  Not one atomic step, and need not be: others than the caller
+ * change nothing but the count (fc_directory_touch()), which may be lost.
  */
 static inline void
 fc_set_state(FcEntry *e, FcSlotState state)
@@ -190,6 +195,12 @@ extern FcLink *fc_chain(uint64 hash);
 
 /* Caller holds the partition's lock.  Finds the link that leads to the tag. */
 extern FcLink *fc_find_link(const FcTag *tag, uint64 hash);
+
+/*
+ * Marks a linked slot as kept, or not.  Caller holds the partition's lock
+ * exclusively; so the mark goes with the entry.
+ */
+extern void fc_set_kept(FcEntry *e, bool kept);
 
 /* Caller holds the partition's lock exclusively. */
 extern void fc_unlink_entry(FcLink *link, FcSlotState new_state);

@@ -11,6 +11,7 @@
 #include "postgres.h"
 
 #include "directory/directory_internal.h"
+#include "rules/rules.h"
 
 #ifdef USE_ASSERT_CHECKING
 
@@ -129,6 +130,43 @@ fc_directory_sweep(FcSlotNo *at, uint32 count, uint32 epoch)
 		return true;
 	fc_epochs_swept(epoch);
 	return false;
+}
+
+/* Marks a slot in use, if it is still, or no longer. */
+static void
+mark_kept(FcSlotNo slot, bool kept)
+{
+	FcEntry    *e = &fc_dir_entries[slot];
+	LWLock	   *lock = fc_lock_partition(fc_directory_hash(&e->tag), LW_EXCLUSIVE);
+
+	if (fc_word_state(pg_atomic_read_u32(&e->word)) == FC_SLOT_USED)
+		fc_set_kept(e, kept);
+	LWLockRelease(lock);
+}
+
+bool
+fc_directory_apply_rules(FcSlotNo *at, uint32 count)
+{
+	FcSlotNo	end = Min(fc_reached(), *at + count);
+
+	Assert(fc_directory_is_mine() && count > 0);
+	for (FcSlotNo slot = *at; slot < end; slot++)
+	{
+		FcEntry    *e = &fc_dir_entries[slot];
+		uint32		word = pg_atomic_read_u32(&e->word);
+		FcRule		rule;
+
+		/* its tag is stable: only this process links */
+		if (fc_word_state(word) != FC_SLOT_USED)
+			continue;
+		rule = fc_rule_of(fc_tag_rel(&e->tag));
+		if (rule == FC_RULE_NONE)
+			fc_free_used(slot, fc_entry_current(e) ? FC_EVICT_POLICY : FC_EVICT_INVALIDATED);
+		else if (((word & FC_KEPT_BIT) != 0) != (rule == FC_RULE_KEEP))
+			mark_kept(slot, rule == FC_RULE_KEEP);
+	}
+	*at = Max(*at, end);
+	return *at < fc_reached();
 }
 
 void

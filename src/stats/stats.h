@@ -94,6 +94,10 @@ typedef enum FcCounter
 	FC_EXTENT_READS,
 	FC_EXTENT_INSERTS,
 	FC_EXTENT_HITS,
+	/* policies of files (rules/) */
+	FC_SKIP_POLICY,
+	FC_EVICT_POLICY,
+	FC_KEPT_PASSED,
 
 	FC_COUNTERS
 } FcCounter;

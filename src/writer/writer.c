@@ -79,7 +79,7 @@ static const FcCounter sampled[] = {
 	FC_HITS, FC_MISSES, FC_OS_CACHE_HITS, FC_DISK_READS,
 	/* and what becomes of a page that is offered */
 	FC_INSERTS, FC_SKIP_CORRUPT, FC_SKIP_EXISTS, FC_SKIP_MODIFICATION, FC_SKIP_NOT_CURRENT,
-	FC_SKIP_NOT_USEFUL, FC_SKIP_OVERLOADED, FC_SKIP_PINNED, FC_SKIP_WRITE_LIMIT,
+	FC_SKIP_NOT_USEFUL, FC_SKIP_OVERLOADED, FC_SKIP_PINNED, FC_SKIP_WRITE_LIMIT, FC_SKIP_POLICY,
 };
 #define FIRST_OFFERED 4			/* in sampled[] */
 
@@ -961,9 +961,10 @@ fc_writer_run(FcSelfTest test, FcDataPeek peek)
 		}
 		/* paused or off, it keeps its entries: they get old as well */
 		if ((fc_cache_state() == FC_STATE_ACTIVE || is_away()) && !fc_warm_pending())
-			busy |= sweeping = fc_cache_sweep();
+			busy |= sweeping = fc_cache_sweep() | fc_cache_apply_rules();
 		fc_writer_run_log();
 		fc_writer_run_loaders();
+		fc_writer_run_resolvers();
 		idle = busy ? 0 : idle + 1;
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
 						 scrubbing || sweeping || loading ? 0 : sleep_ms(idle),

@@ -144,6 +144,9 @@ extern void fc_writer_list_buffers(void);
 /* Once a round: has shared_buffers loaded by background workers, database by database. */
 extern void fc_writer_run_loaders(void);
 
+/* Once a round: has background workers find out which files have a policy, database by database. */
+extern void fc_writer_run_resolvers(void);
+
 /* ---- of writer.c ---- */
 
 /* Has the writer been asked to hurry?  By a second SIGTERM, not the postmaster's. */

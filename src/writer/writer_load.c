@@ -27,6 +27,7 @@
 #include "failpoint.h"
 #include "handoff.h"
 #include "miscadmin.h"
+#include "settings.h"
 #include "storage/condition_variable.h"
 #include "storage/dsm.h"
 #include "storage/ipc.h"
@@ -262,7 +263,7 @@ fc_writer_load_run(bool active, bool *again)
 bool
 fc_writer_load_begin(bool replace, const FcLoadProgress *about)
 {
-	FcLap		lap = fc_directory_lap(replace);
+	FcLap		lap = fc_directory_lap(replace, fc_setting_keep_limit);
 
 	Assert(mine == NULL && segment == NULL);
 	segment = dsm_create(sizeof(FcLoad), 0);

@@ -14,6 +14,7 @@
 
 #include "directory/directory.h"
 #include "port/atomics.h"
+#include "rules/rules.h"
 #include "stats/stats.h"
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
@@ -33,6 +34,12 @@ int			MyProcPid = 0;
 void
 fc_stats_choose_stripe(void)
 {
+}
+
+FcRule
+fc_rule_of(FcRel rel)
+{
+	return FC_RULE_NORMAL;
 }
 
 bool
@@ -128,7 +135,7 @@ fill(uint32 slots)
 		FcGuard		guard = fc_directory_guard(hash);
 		FcSlotNo	slot;
 
-		if (fc_directory_reserve(1, &slot) != 1 ||
+		if (fc_directory_reserve(1, 0, &slot) != 1 ||
 			fc_directory_publish(slot, &tag, hash, &guard, page) != FC_PUBLISH_DONE)
 			abort();
 	}

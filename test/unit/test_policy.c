@@ -48,6 +48,19 @@ admission(void)
 }
 
 static void
+keeping(void)
+{
+	check(fc_policy_keeps(1, 100, 1), "keep: up to the limit");
+	check(!fc_policy_keeps(2, 100, 1), "keep: not above it");
+	check(fc_policy_keeps(0, 100, 0), "keep: nothing is no more than nothing");
+	check(!fc_policy_keeps(1, 100, 0), "keep: limit 0");
+	check(fc_policy_keeps(100, 100, 100), "keep: limit 100");
+	check(fc_policy_keeps(51, 64, 80), "keep: 51 of 64 are below 80%");
+	check(!fc_policy_keeps(52, 64, 80), "keep: 52 of 64 are not");
+	check(fc_policy_keeps(UINT64_C(2147483647), UINT64_C(2147483647), 100), "keep: no overflow");
+}
+
+static void
 ghosts(void)
 {
 	uint16_t	set[FC_GHOST_WAYS] = {0};
@@ -480,6 +493,7 @@ int
 main(void)
 {
 	admission();
+	keeping();
 	ghosts();
 	hand();
 	budget();

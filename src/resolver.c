@@ -1,0 +1,434 @@
+/*-------------------------------------------------------------------------
+ *
+ * resolver.c
+ *	  See resolver.h.
+ *
+ * Rules name their objects, so that they survive a dump, and whatever gives a
+ * relation another file or another OID.  The catalogs say which files these
+ * have now; the map file says it of mapped catalogs.
+ *
+ * Nobody is to wait for this, and it waits for nobody: the few catalogs that
+ * are read are locked only where that is possible at once, relations are not
+ * locked at all, and what is locked deeper down ends the look after LOCK_MS.
+ * Settings of the database or of the role do not count: those that matter are
+ * set here.  What goes wrong may go wrong every few seconds: the view shows it,
+ * not the log.
+ *
+ * The table of rules is trusted only where it is the extension's and a
+ * superuser's.
+ *
+ * Copyright (c) 2026, the pg_flashcache developers
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/relation.h"
+#include "access/table.h"
+#include "access/xact.h"
+#include "catalog/dependency.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_database.h"
+#include "catalog/pg_depend.h"
+#include "catalog/pg_extension.h"
+#include "catalog/pg_index.h"
+#include "catalog/pg_inherits.h"
+#include "catalog/pg_namespace.h"
+#include "catalog/pg_tablespace.h"
+#include "utils/fmgroids.h"
+#include "commands/extension.h"
+#include "compat.h"
+#include "executor/spi.h"
+#include "handoff.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "postmaster/bgworker.h"
+#include "postmaster/interrupt.h"
+#include "resolver.h"
+#include "storage/lmgr.h"
+#include "storage/lock.h"
+#include "tcop/tcopprot.h"
+#include "utils/builtins.h"
+#include "utils/guc.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+
+#define RULES_TABLE "pg_flashcache_policy_rules"
+#define LOCK_MS "1000"
+
+#define MOST_DATABASES 65536
+
+/*
+ * The best rule of each relation that has a file.  An index follows its table,
+ * a TOAST table the table it belongs to: these are its chain.  %1$s is the
+ * table of rules; $1: also rules about tablespaces and the database.
+ */
+static const char *const resolve_sql =
+"WITH RECURSIVE named AS ("
+"  SELECT c.oid, r.kind, r.policy, r.schemaname, r.objname"
+"  FROM %1$s r JOIN pg_catalog.pg_namespace n ON n.nspname = r.schemaname"
+"    JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = r.objname"
+"  WHERE r.kind IN ('relation', 'partition tree')"
+"), tree AS ("
+"  SELECT oid, policy, schemaname, objname, 0 AS depth FROM named WHERE kind = 'partition tree'"
+"  UNION ALL"
+"  SELECT i.inhrelid, t.policy, t.schemaname, t.objname, t.depth + 1"
+"  FROM tree t JOIN pg_catalog.pg_inherits i ON i.inhparent = t.oid"
+"), files AS ("
+"  SELECT c.oid, pg_catalog.pg_relation_filenode(c.oid) AS file,"
+"    CASE c.reltablespace WHEN 0 THEN d.dattablespace ELSE c.reltablespace END AS spc"
+"  FROM pg_catalog.pg_class c, pg_catalog.pg_database d"
+"  WHERE c.relkind IN ('r', 'i', 't', 'm', 'S') AND c.relpersistence = 'p' AND NOT c.relisshared"
+"    AND d.datname = pg_catalog.current_database()"
+"), chain AS ("
+"  SELECT f.oid, f.oid AS link, 0 AS step FROM files f"
+"  UNION ALL"
+"  SELECT ch.oid, coalesce(x.indrelid, t.oid), ch.step + 1"
+"  FROM chain ch LEFT JOIN pg_catalog.pg_index x ON x.indexrelid = ch.link"
+"    LEFT JOIN pg_catalog.pg_class t ON t.reltoastrelid = ch.link"
+"  WHERE x.indrelid IS NOT NULL OR t.oid IS NOT NULL"
+"), candidate AS ("
+"  SELECT ch.oid, n.policy, n.kind, n.schemaname, n.objname, ch.step * 10000 AS rank"
+"  FROM chain ch JOIN named n ON n.oid = ch.link AND n.kind = 'relation'"
+"  UNION ALL"
+"  SELECT ch.oid, t.policy, 'partition tree', t.schemaname, t.objname, ch.step * 10000 + 1 + t.depth"
+"  FROM chain ch JOIN tree t ON t.oid = ch.link"
+"  UNION ALL"
+"  SELECT ch.oid, r.policy, r.kind, r.schemaname, r.objname, 1000000 - ch.step"
+"  FROM %1$s r JOIN pg_catalog.pg_namespace n ON n.nspname = r.objname"
+"    JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid JOIN chain ch ON ch.link = c.oid"
+"  WHERE r.kind = 'schema'"
+"  UNION ALL"
+"  SELECT f.oid, r.policy, r.kind, r.schemaname, r.objname, 2000000"
+"  FROM %1$s r JOIN pg_catalog.pg_tablespace s ON s.spcname = r.objname JOIN files f ON f.spc = s.oid"
+"  WHERE r.kind = 'tablespace' AND $1"
+"  UNION ALL"
+"  SELECT f.oid, r.policy, r.kind, r.schemaname, r.objname, 3000000"
+"  FROM %1$s r, files f WHERE r.kind = 'database' AND $1"
+") "
+"SELECT DISTINCT ON (c.oid) c.oid, f.spc, f.file, c.policy, c.kind, c.schemaname, c.objname "
+"FROM candidate c JOIN files f ON f.oid = c.oid WHERE f.file IS NOT NULL ORDER BY c.oid, c.rank";
+
+/* All files of a tablespace, and all files. */
+static const char *const wide_sql =
+"SELECT s.oid, r.policy FROM %1$s r JOIN pg_catalog.pg_tablespace s ON s.spcname = r.objname WHERE r.kind = 'tablespace' "
+"UNION ALL SELECT 0::pg_catalog.oid, r.policy FROM %1$s r WHERE r.kind = 'database'";
+
+static FcRule
+rule_of(const char *policy)
+{
+	return strcmp(policy, "keep") == 0 ? FC_RULE_KEEP :
+		strcmp(policy, "none") == 0 ? FC_RULE_NONE : FC_RULE_NORMAL;
+}
+
+char *
+fc_resolver_table(Oid schema)
+{
+	return quote_qualified_identifier(get_namespace_name(schema), RULES_TABLE);
+}
+
+/* A column of the i-th row, in the memory of SPI. */
+static char *
+value(uint64 i, int column)
+{
+	char	   *s = SPI_getvalue(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, column);
+
+	return s != NULL ? s : pstrdup("");
+}
+
+static Oid
+oid_value(uint64 i, int column)
+{
+	bool		isnull;
+	Datum		datum = SPI_getbinval(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, column, &isnull);
+
+	return isnull ? InvalidOid : DatumGetObjectId(datum);
+}
+
+static void
+query(const char *sql, int nargs, Datum *args)
+{
+	Oid			types[] = {BOOLOID};
+
+	if (SPI_execute_with_args(sql, nargs, types, args, NULL, true, 0) != SPI_OK_SELECT)
+		elog(ERROR, "the rules could not be read");
+}
+
+FcResolved *
+fc_resolver_resolve(const char *rules, bool wide, uint32 *n)
+{
+	MemoryContext caller = CurrentMemoryContext;
+	MemoryContext spi;
+	Datum		args[] = {BoolGetDatum(wide)};
+	FcResolved *resolved;
+
+	SPI_connect();
+	query(psprintf(resolve_sql, rules), 1, args);
+	*n = (uint32) SPI_processed;
+	spi = MemoryContextSwitchTo(caller);
+	resolved = palloc_extended(Max(*n, 1) * sizeof(FcResolved), MCXT_ALLOC_HUGE);
+	for (uint32 i = 0; i < *n; i++)
+	{
+		FcResolved *r = &resolved[i];
+
+		r->relid = oid_value(i, 1);
+		r->file.rel.spc = oid_value(i, 2);
+		r->file.rel.db = MyDatabaseId;
+		r->file.rel.rel = oid_value(i, 3);
+		r->file.rule = rule_of(value(i, 4));
+		r->kind = value(i, 5);
+		r->schema = value(i, 6);
+		r->name = value(i, 7);
+	}
+	MemoryContextSwitchTo(spi);
+	SPI_finish();
+	return resolved;
+}
+
+/* ---- the worker ---- */
+
+/*
+ * The table of rules of this database, locked; InvalidOid if there is none
+ * that counts, or, *locked, somebody keeps it from being read.
+ */
+static Oid
+find_rules(bool *locked)
+{
+	Oid			extension = get_extension_oid("pg_flashcache", true);
+	Oid			schema = InvalidOid;
+	Oid			table;
+	HeapTuple	tuple;
+	Relation	rel;
+	bool		trusted;
+	ScanKeyData key;
+	SysScanDesc scan;
+
+	*locked = false;
+	if (!OidIsValid(extension))
+		return InvalidOid;
+	rel = table_open(ExtensionRelationId, AccessShareLock);
+	ScanKeyInit(&key, Anum_pg_extension_oid, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(extension));
+	scan = systable_beginscan(rel, ExtensionOidIndexId, true, NULL, 1, &key);
+	if (HeapTupleIsValid(tuple = systable_getnext(scan)))
+		schema = ((Form_pg_extension) GETSTRUCT(tuple))->extnamespace;
+	systable_endscan(scan);
+	table_close(rel, NoLock);
+	table = get_relname_relid(RULES_TABLE, schema);
+	if (!OidIsValid(table) || getExtensionOfObject(RelationRelationId, table) != extension)
+		return InvalidOid;
+	if (!ConditionalLockRelationOid(table, AccessShareLock))
+	{
+		*locked = true;
+		return InvalidOid;
+	}
+	rel = try_relation_open(table, NoLock);
+	if (rel == NULL)
+		return InvalidOid;
+	trusted = rel->rd_rel->relkind == RELKIND_RELATION && superuser_arg(rel->rd_rel->relowner);
+	relation_close(rel, NoLock);
+	return trusted ? table : InvalidOid;
+}
+
+/* True if nobody keeps the catalogs from being read, until the end of the transaction. */
+static bool
+lock_catalogs(void)
+{
+	static const Oid catalogs[] = {
+		RelationRelationId, NamespaceRelationId, InheritsRelationId, IndexRelationId,
+		ExtensionRelationId, DependRelationId, TableSpaceRelationId, DatabaseRelationId,
+	};
+
+	for (int i = 0; i < lengthof(catalogs); i++)
+		if (!ConditionalLockRelationOid(catalogs[i], AccessShareLock))
+			return false;
+	return true;
+}
+
+static void
+publish(Oid table)
+{
+	char	   *rules = fc_resolver_table(get_rel_namespace(table));
+	uint32		n = 0;
+	uint32		nwide;
+	uint32		nrules;
+	FcResolved *resolved;
+	FcRuleFile *files;
+
+	SPI_connect();
+	query(psprintf("SELECT FROM %s", rules), 0, NULL);
+	nrules = (uint32) SPI_processed;
+	if (nrules == 0)
+	{
+		SPI_finish();
+		fc_rules_publish(MyDatabaseId, NULL, 0, 0);
+		return;
+	}
+	resolved = fc_resolver_resolve(rules, false, &n);
+	query(psprintf(wide_sql, rules), 0, NULL);
+	nwide = (uint32) SPI_processed;
+	files = palloc_extended((n + nwide + 1) * sizeof(FcRuleFile), MCXT_ALLOC_HUGE);
+	for (uint32 i = 0; i < n; i++)
+		files[i] = resolved[i].file;
+	for (uint32 i = 0; i < nwide; i++)
+	{
+		FcRuleFile *file = &files[n + i];
+
+		file->rel.spc = oid_value(i, 1);
+		file->rel.db = MyDatabaseId;
+		file->rel.rel = InvalidOid;
+		file->rule = rule_of(value(i, 2));
+	}
+	fc_rules_publish(MyDatabaseId, files, n + nwide, nrules);
+	SPI_finish();
+}
+
+static void
+look_at_rules(void)
+{
+	LOCKTAG		lock;
+	Oid			table;
+	bool		locked;
+
+	SET_LOCKTAG_OBJECT(lock, InvalidOid, DatabaseRelationId, MyDatabaseId, 0);
+	if (LockAcquire(&lock, RowExclusiveLock, false, true) == LOCKACQUIRE_NOT_AVAIL)
+		fc_rules_failed(MyDatabaseId, FC_RULES_LOCKED, "somebody is about to drop, move or copy the database");
+	else if (!lock_catalogs())
+		fc_rules_failed(MyDatabaseId, FC_RULES_LOCKED, "a system catalog is locked");
+	else if (OidIsValid(table = find_rules(&locked)))
+		publish(table);
+	else if (locked)
+		fc_rules_failed(MyDatabaseId, FC_RULES_LOCKED, "the table of rules is locked");
+	else
+		fc_rules_publish(MyDatabaseId, NULL, 0, 0);
+}
+
+/* Which databases there are that can have rules. */
+static void
+look_at_databases(void)
+{
+	Oid		   *dbs = palloc(MOST_DATABASES * sizeof(Oid));
+	int			n = 0;
+	Relation	rel;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	if (!ConditionalLockRelationOid(DatabaseRelationId, AccessShareLock))
+	{
+		fc_rules_want_list();
+		return;
+	}
+	rel = table_open(DatabaseRelationId, NoLock);
+	scan = systable_beginscan(rel, InvalidOid, false, NULL, 0, NULL);
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)) && n < MOST_DATABASES)
+	{
+		Form_pg_database db = (Form_pg_database) GETSTRUCT(tuple);
+
+		if (db->datallowconn && db->datconnlimit >= -1)
+			dbs[n++] = db->oid;
+	}
+	systable_endscan(scan);
+	table_close(rel, NoLock);
+	fc_rules_databases_are(dbs, n);
+}
+
+/* What a database or a role has set must not change, delay or prevent the look. */
+static void
+own_settings(void)
+{
+	static const char *const settings[][2] = {
+		{"search_path", "pg_catalog, pg_temp"},
+		{"lock_timeout", LOCK_MS},
+		{"default_transaction_isolation", "read committed"},
+		{"default_transaction_deferrable", "off"},
+		{"max_parallel_workers_per_gather", "0"},
+		{"jit", "off"},
+		{"row_security", "on"},
+		{"log_statement", "none"},
+		{"log_min_duration_statement", "-1"},
+		{"log_lock_waits", "off"},
+		{"transaction_timeout", "0"},
+	};
+
+	for (int i = 0; i < lengthof(settings); i++)
+		if (GetConfigOption(settings[i][0], true, false) != NULL)
+			(void) set_config_option(settings[i][0], settings[i][1], PGC_SUSET, PGC_S_OVERRIDE,
+									 GUC_ACTION_SET, true, DEBUG1, false);
+}
+
+void
+fc_resolver_run(Oid db)
+{
+	MemoryContext memory;
+
+	pqsignal(SIGHUP, SignalHandlerForConfigReload);
+	pqsignal(SIGTERM, die);
+	BackgroundWorkerUnblockSignals();
+	BackgroundWorkerInitializeConnectionByOid(db, InvalidOid, OidIsValid(db) ? BGWORKER_BYPASS_ALLOWCONN : 0);
+	/* from here on it waits for nobody for long, and can end without a FATAL */
+	pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
+	own_settings();
+	memory = CurrentMemoryContext;
+	SetCurrentStatementStartTimestamp();
+	pgstat_report_activity(STATE_RUNNING, "looking at the policies of flash cache");
+	PG_TRY();
+	{
+		StartTransactionCommand();
+		PushActiveSnapshot(GetTransactionSnapshot());
+		if (OidIsValid(db))
+			look_at_rules();
+		else
+			look_at_databases();
+		PopActiveSnapshot();
+		CommitTransactionCommand();
+	}
+	PG_CATCH();
+	{
+		ErrorData  *error;
+
+		MemoryContextSwitchTo(memory);
+		error = CopyErrorData();
+		FlushErrorState();
+		AbortCurrentTransaction();
+		if (OidIsValid(db))
+			fc_rules_failed(db, error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE ? FC_RULES_LOCKED : FC_RULES_FAILED, error->message);
+		else
+			fc_rules_want_list();
+	}
+	PG_END_TRY();
+	pgstat_report_activity(STATE_IDLE, NULL);
+}
+
+/* ---- whoever changes something ---- */
+
+/* Takes effect with the transaction; who comes to the end of it waits for nothing. */
+static void
+at_end(XactEvent event, void *arg)
+{
+	uint32		notes = fc_rules_notes;
+
+	if (likely(notes == 0) || event == XACT_EVENT_PRE_COMMIT || event == XACT_EVENT_PRE_PREPARE ||
+		event == XACT_EVENT_PARALLEL_PRE_COMMIT)
+		return;
+	fc_rules_notes = 0;
+	if ((notes & FC_NOTE_RULES) == 0 && !fc_rules_has(MyDatabaseId))
+		notes &= ~FC_NOTE_FILES;
+	if (event == XACT_EVENT_PREPARE && (notes & (FC_NOTE_RULES | FC_NOTE_FILES)) != 0)
+		fc_rules_set_prepared(MyDatabaseId);
+	if (event != XACT_EVENT_COMMIT || notes == 0)
+		return;
+	if (notes & FC_NOTE_DATABASES)
+		fc_rules_want_list();
+	if (notes & (FC_NOTE_RULES | FC_NOTE_FILES))
+		fc_rules_want(MyDatabaseId, (notes & FC_NOTE_RULES) != 0);
+	fc_handoff_wake();
+}
+
+void
+fc_resolver_init(void)
+{
+	RegisterXactCallback(at_end, NULL);
+}

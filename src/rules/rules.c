@@ -1,0 +1,455 @@
+/*-------------------------------------------------------------------------
+ *
+ * rules/rules.c
+ *	  See rules.h.
+ *
+ * The list is sorted by database, tablespace, file: what a database has
+ * published lies together, and what stands for all of it comes first.
+ *
+ * Copyright (c) 2026, the pg_flashcache developers
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "port/atomics.h"
+#include "rules/rules.h"
+#include "storage/lwlock.h"
+#include "storage/shmem.h"
+#include "utils/timestamp.h"
+
+typedef struct RulesShared
+{
+	LWLock		lock;			/* protects what follows but the version */
+	pg_atomic_uint32 version;	/* of the list; changed under the lock */
+	uint32		max_files;
+	uint32		nfiles;
+	bool		list_wanted;
+	uint32		databases_without_place;
+	FcRulesDatabase database[FC_RULES_DATABASES];	/* db 0: a free place */
+	FcRuleFile	file[FLEXIBLE_ARRAY_MEMBER];
+} RulesShared;
+
+static RulesShared *shared = NULL;
+
+uint32		fc_rules_notes = 0;
+
+/* The writer's copy. */
+static FcRuleFile *mine = NULL;
+static uint32 nmine = 0;
+static uint32 my_version = 0;	/* 0: has none yet */
+
+FcPart
+fc_rules_part(int max_files)
+{
+	return fc_part("pg_flashcache policies",
+				   max_files == 0 ? 0 : offsetof(RulesShared, file) + (Size) max_files * sizeof(FcRuleFile));
+}
+
+void
+fc_rules_shmem_init(int max_files, int tranche)
+{
+	FcPart		part = fc_rules_part(max_files);
+	bool		found;
+
+	if (max_files == 0)
+		return;
+	shared = ShmemInitStruct(part.name, part.size, &found);
+	memset(shared, 0, offsetof(RulesShared, file));
+	LWLockInitialize(&shared->lock, tranche);
+	pg_atomic_init_u32(&shared->version, 1);
+	shared->max_files = max_files;
+	shared->list_wanted = true;
+}
+
+bool
+fc_rules_there(void)
+{
+	return shared != NULL;
+}
+
+/* ---- the order of the list ---- */
+
+static int
+compare_rel(const FcRel *a, const FcRel *b)
+{
+	if (a->db != b->db)
+		return a->db < b->db ? -1 : 1;
+	if (a->spc != b->spc)
+		return a->spc < b->spc ? -1 : 1;
+	return a->rel < b->rel ? -1 : a->rel > b->rel;
+}
+
+static int
+compare_files(const void *a, const void *b)
+{
+	return compare_rel(&((const FcRuleFile *) a)->rel, &((const FcRuleFile *) b)->rel);
+}
+
+/* Those that must not be left out come first. */
+static int
+compare_rules(const void *a, const void *b)
+{
+	const FcRuleFile *x = a;
+	const FcRuleFile *y = b;
+
+	if ((x->rel.rel == 0) != (y->rel.rel == 0))
+		return x->rel.rel == 0 ? -1 : 1;
+	return x->rule != y->rule ? (x->rule > y->rule ? -1 : 1) : compare_files(a, b);
+}
+
+/* The first file of the list that is not before rel. */
+static uint32
+lower_bound(const FcRuleFile *list, uint32 n, FcRel rel)
+{
+	uint32		from = 0;
+	uint32		to = n;
+
+	while (from < to)
+	{
+		uint32		middle = from + (to - from) / 2;
+
+		if (compare_rel(&list[middle].rel, &rel) < 0)
+			from = middle + 1;
+		else
+			to = middle;
+	}
+	return from;
+}
+
+static const FcRuleFile *
+find(const FcRuleFile *list, uint32 n, Oid spc, Oid db, Oid file)
+{
+	FcRel		rel = {spc, db, file};
+	uint32		at = lower_bound(list, n, rel);
+
+	return at < n && compare_rel(&list[at].rel, &rel) == 0 ? &list[at] : NULL;
+}
+
+static FcRule
+look_up(const FcRuleFile *list, uint32 n, FcRel rel)
+{
+	const FcRuleFile *file = find(list, n, rel.spc, rel.db, rel.rel);
+
+	if (file == NULL)
+		file = find(list, n, rel.spc, rel.db, 0);
+	if (file == NULL)
+		file = find(list, n, 0, rel.db, 0);
+	return file != NULL ? (FcRule) file->rule : FC_RULE_NORMAL;
+}
+
+/* ---- the writer's copy ---- */
+
+bool
+fc_rules_refresh(void)
+{
+	if (shared == NULL || pg_atomic_read_u32(&shared->version) == my_version)
+		return false;
+	if (mine == NULL && (mine = malloc(shared->max_files * sizeof(FcRuleFile))) == NULL)
+		return false;
+	LWLockAcquire(&shared->lock, LW_SHARED);
+	my_version = pg_atomic_read_u32(&shared->version);
+	nmine = shared->nfiles;
+	memcpy(mine, shared->file, nmine * sizeof(FcRuleFile));
+	LWLockRelease(&shared->lock);
+	return true;
+}
+
+FcRule
+fc_rule_of(FcRel rel)
+{
+	/* neighbouring pages are mostly of one file */
+	static FcRel last = {0};
+	static uint32 last_version = 0;
+	static FcRule last_rule;
+
+	if (likely(nmine == 0))
+		return FC_RULE_NORMAL;
+	if (last_version != my_version || compare_rel(&rel, &last) != 0)
+	{
+		last_rule = look_up(mine, nmine, rel);
+		last = rel;
+		last_version = my_version;
+	}
+	return last_rule;
+}
+
+FcRule
+fc_rules_published(FcRel rel)
+{
+	FcRule		rule;
+
+	if (shared == NULL)
+		return FC_RULE_NORMAL;
+	LWLockAcquire(&shared->lock, LW_SHARED);
+	rule = look_up(shared->file, shared->nfiles, rel);
+	LWLockRelease(&shared->lock);
+	return rule;
+}
+
+/* ---- databases: caller holds the lock ---- */
+
+static FcRulesDatabase *
+find_database(Oid db)
+{
+	for (int i = 0; i < FC_RULES_DATABASES; i++)
+		if (shared->database[i].db == db)
+			return &shared->database[i];
+	return NULL;
+}
+
+/* The same, made if it is not there; NULL if there is no place. */
+static FcRulesDatabase *
+need_database(Oid db)
+{
+	FcRulesDatabase *database = find_database(db);
+
+	if (database == NULL && (database = find_database(InvalidOid)) != NULL)
+	{
+		memset(database, 0, sizeof(*database));
+		database->db = db;
+		database->wanted = 1;
+	}
+	return database;
+}
+
+/* Exchanges what a database has published. */
+static uint32
+replace(Oid db, const FcRuleFile *files, uint32 n)
+{
+	FcRel		first = {0, db, 0};
+	FcRel		behind = {PG_UINT32_MAX, db, PG_UINT32_MAX};
+	uint32		from = lower_bound(shared->file, shared->nfiles, first);
+	uint32		to = lower_bound(shared->file, shared->nfiles, behind);
+	uint32		fit = Min(n, shared->max_files - (shared->nfiles - (to - from)));
+
+	if (fit == to - from && (fit == 0 || memcmp(&shared->file[from], files, fit * sizeof(FcRuleFile)) == 0))
+		return fit;
+	memmove(&shared->file[from + fit], &shared->file[to], (shared->nfiles - to) * sizeof(FcRuleFile));
+	if (fit > 0)
+		memcpy(&shared->file[from], files, fit * sizeof(FcRuleFile));
+	shared->nfiles = shared->nfiles - (to - from) + fit;
+	pg_atomic_write_u32(&shared->version, Max(pg_atomic_read_u32(&shared->version) + 1, 1));
+	return fit;
+}
+
+/* So many of a database's files can be published. */
+static uint32
+room_for(Oid db)
+{
+	uint32		others = 0;
+
+	for (uint32 i = 0; i < shared->nfiles; i++)
+		others += shared->file[i].rel.db != db;
+	return shared->max_files - others;
+}
+
+/* ---- publishing ---- */
+
+void
+fc_rules_publish(Oid db, FcRuleFile *files, uint32 n, uint32 rules)
+{
+	FcRulesDatabase *database;
+	uint32		fit;
+
+	if (shared == NULL)
+		return;
+	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	database = need_database(db);
+	fit = database != NULL ? Min(n, room_for(db)) : 0;
+	if (fit < n)
+		qsort(files, n, sizeof(FcRuleFile), compare_rules);
+	qsort(files, fit, sizeof(FcRuleFile), compare_files);
+	fit = replace(db, files, fit);
+	if (database != NULL)
+	{
+		database->state = FC_RULES_KNOWN;
+		database->reason[0] = '\0';
+		database->rules = rules;
+		database->files = fit;
+		database->without_place = n - fit;
+		database->looked_at = GetCurrentTimestamp();
+	}
+	LWLockRelease(&shared->lock);
+}
+
+void
+fc_rules_failed(Oid db, FcRulesState state, const char *reason)
+{
+	FcRulesDatabase *database;
+
+	if (shared == NULL)
+		return;
+	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	if ((database = find_database(db)) != NULL)
+	{
+		database->state = state;
+		strlcpy(database->reason, reason, sizeof(database->reason));
+	}
+	LWLockRelease(&shared->lock);
+}
+
+void
+fc_rules_databases_are(const Oid *dbs, int n)
+{
+	if (shared == NULL)
+		return;
+	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	for (int i = 0; i < FC_RULES_DATABASES; i++)
+	{
+		FcRulesDatabase *database = &shared->database[i];
+		bool		exists = false;
+
+		for (int j = 0; j < n && !exists; j++)
+			exists = dbs[j] == database->db;
+		if (!OidIsValid(database->db) || exists)
+			continue;
+		(void) replace(database->db, NULL, 0);
+		memset(database, 0, sizeof(*database));
+	}
+	shared->databases_without_place = 0;
+	for (int j = 0; j < n; j++)
+		if (need_database(dbs[j]) == NULL)
+			shared->databases_without_place++;
+	LWLockRelease(&shared->lock);
+}
+
+/* ---- who is to be looked at ---- */
+
+void
+fc_rules_want(Oid db, bool urgent)
+{
+	FcRulesDatabase *database;
+
+	if (shared == NULL || !OidIsValid(db))
+		return;
+	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	if ((database = need_database(db)) != NULL)
+	{
+		database->wanted++;
+		database->urgent |= urgent;
+	}
+	LWLockRelease(&shared->lock);
+}
+
+bool
+fc_rules_has(Oid db)
+{
+	FcRulesDatabase *database;
+	bool		has;
+
+	if (shared == NULL || !OidIsValid(db))
+		return false;
+	LWLockAcquire(&shared->lock, LW_SHARED);
+	database = find_database(db);
+	/* a look that is under way, or is still to come, may find some */
+	has = database != NULL &&
+		(database->rules > 0 || database->state != FC_RULES_KNOWN || database->looked_at < database->tried_at ||
+		 database->wanted != database->done);
+	LWLockRelease(&shared->lock);
+	return has;
+}
+
+void
+fc_rules_set_prepared(Oid db)
+{
+	FcRulesDatabase *database;
+
+	if (shared == NULL || !OidIsValid(db))
+		return;
+	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	if ((database = need_database(db)) != NULL)
+		database->prepared = true;
+	LWLockRelease(&shared->lock);
+}
+
+bool
+fc_rules_prepared(Oid db)
+{
+	FcRulesDatabase *database;
+	bool		prepared;
+
+	if (shared == NULL || !OidIsValid(db))
+		return false;
+	LWLockAcquire(&shared->lock, LW_SHARED);
+	database = find_database(db);
+	prepared = database != NULL && database->prepared;
+	LWLockRelease(&shared->lock);
+	return prepared;
+}
+
+void
+fc_rules_want_list(void)
+{
+	if (shared == NULL)
+		return;
+	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	shared->list_wanted = true;
+	LWLockRelease(&shared->lock);
+}
+
+bool
+fc_rules_list_wanted(void)
+{
+	bool		wanted;
+
+	LWLockAcquire(&shared->lock, LW_SHARED);
+	wanted = shared->list_wanted;
+	LWLockRelease(&shared->lock);
+	return wanted;
+}
+
+void
+fc_rules_list_begins(void)
+{
+	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	shared->list_wanted = false;
+	LWLockRelease(&shared->lock);
+}
+
+void
+fc_rules_begin(Oid db)
+{
+	FcRulesDatabase *database;
+
+	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	if ((database = find_database(db)) != NULL)
+	{
+		database->done = database->wanted;
+		database->urgent = false;
+		database->tried_at = GetCurrentTimestamp();
+	}
+	LWLockRelease(&shared->lock);
+}
+
+/* ---- inspection ---- */
+
+bool
+fc_rules_database(int i, FcRulesDatabase *database)
+{
+	Assert(i >= 0 && i < FC_RULES_DATABASES);
+	if (shared == NULL)
+		return false;
+	LWLockAcquire(&shared->lock, LW_SHARED);
+	*database = shared->database[i];
+	LWLockRelease(&shared->lock);
+	return OidIsValid(database->db);
+}
+
+void
+fc_rules_info(FcRulesInfo *info)
+{
+	memset(info, 0, sizeof(*info));
+	if (shared == NULL)
+		return;
+	LWLockAcquire(&shared->lock, LW_SHARED);
+	info->max_files = shared->max_files;
+	info->files = shared->nfiles;
+	info->databases_without_place = shared->databases_without_place;
+	for (int i = 0; i < FC_RULES_DATABASES; i++)
+	{
+		info->without_place += shared->database[i].without_place;
+		info->looked_at = Max(info->looked_at, shared->database[i].looked_at);
+	}
+	LWLockRelease(&shared->lock);
+}

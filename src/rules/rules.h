@@ -1,0 +1,165 @@
+/*-------------------------------------------------------------------------
+ *
+ * rules/rules.h
+ *	  Which files have a policy of their own: keep or none.
+ *
+ * Rules name relations, partition trees, schemas, tablespaces and databases,
+ * and stand in a table of each database.  The storage manager knows file
+ * numbers only.  So a background worker in each database (resolver.c) finds
+ * out which files the rules mean, and publishes them here, in shared memory
+ * of a fixed size.  The writer has a copy in its own memory, which it asks for
+ * each page, without a lock; nobody else asks.
+ *
+ * Besides single files there may be a policy for all files of a database in
+ * one tablespace, and for all files of a database.  The most particular one
+ * counts.
+ *
+ * Locking.  One LWLock protects all that is shared; a leaf, held for a copy of
+ * the list at most.  The version is read without it.  Nothing here raises.
+ *
+ * Copyright (c) 2026, the pg_flashcache developers
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef FC_RULES_H
+#define FC_RULES_H
+
+#include "types.h"
+
+#include "datatype/timestamp.h"
+
+typedef enum FcRule
+{
+	FC_RULE_NORMAL,
+	FC_RULE_KEEP,
+	FC_RULE_NONE,
+} FcRule;
+
+/*
+ * A file, or, with rel.rel 0, all of a database in that tablespace, or, with
+ * rel.spc 0 as well, all of the database.
+ */
+typedef struct FcRuleFile
+{
+	FcRel		rel;
+	uint32		rule;			/* FcRule */
+} FcRuleFile;
+
+/* Databases that are looked at, at most. */
+#define FC_RULES_DATABASES 128
+
+#define FC_RULES_REASON_LEN 72
+
+typedef enum FcRulesState
+{
+	FC_RULES_WAITING,			/* to be looked at for the first time */
+	FC_RULES_KNOWN,
+	FC_RULES_LOCKED,			/* somebody has locked what had to be read */
+	FC_RULES_FAILED,
+} FcRulesState;
+
+typedef struct FcRulesDatabase
+{
+	Oid			db;
+	FcRulesState state;			/* of the last look */
+	char		reason[FC_RULES_REASON_LEN];	/* of that state, or empty */
+	uint32		rules;
+	uint32		files;			/* published */
+	uint32		without_place;	/* for which there was no place */
+	TimestampTz looked_at;		/* when the rules were read that are in force;
+								 * 0 = never */
+	TimestampTz tried_at;		/* when a look was begun; 0 = never */
+	uint32		wanted;			/* is raised by who wants a look */
+	uint32		done;			/* as it was when the last look began */
+	bool		urgent;			/* a rule has changed */
+	bool		prepared;		/* a prepared transaction has changed
+								 * something */
+} FcRulesDatabase;
+
+extern FcPart fc_rules_part(int max_files);
+
+/* `tranche`: of its lock. */
+extern void fc_rules_shmem_init(int max_files, int tranche);
+
+/* Are there policies in this server? */
+extern bool fc_rules_there(void);
+
+/* ---- writer only: what a page's policy is ---- */
+
+/* Takes what was published since the last call; true if that was anything. */
+extern bool fc_rules_refresh(void);
+
+/* Of the file of a page, as of the last refresh. */
+extern FcRule fc_rule_of(FcRel rel);
+
+/* ---- publishing ---- */
+
+/*
+ * The files of a database from now on, n of them; they are sorted.  `rules`:
+ * how many there are.  What does not fit is left out, `keep` before `none`.
+ */
+extern void fc_rules_publish(Oid db, FcRuleFile *files, uint32 n, uint32 rules);
+
+/* The look did not succeed: what was published stays. */
+extern void fc_rules_failed(Oid db, FcRulesState state, const char *reason);
+
+/* These are all databases there are; what others have published is dropped. */
+extern void fc_rules_databases_are(const Oid *dbs, int n);
+
+/* ---- who is to be looked at ---- */
+
+/* A look at the database is wanted; `urgent`: without delay. */
+extern void fc_rules_want(Oid db, bool urgent);
+
+/* May the database have rules?  No, if a look has found none, and nothing has changed since. */
+extern bool fc_rules_has(Oid db);
+
+/* A transaction was prepared that changes something in the database; was there one? */
+extern void fc_rules_set_prepared(Oid db);
+extern bool fc_rules_prepared(Oid db);
+
+/* A new list of databases is wanted; is one? */
+extern void fc_rules_want_list(void);
+extern bool fc_rules_list_wanted(void);
+extern void fc_rules_list_begins(void);
+
+/* A look begins. */
+extern void fc_rules_begin(Oid db);
+
+/* ---- what this process has changed, for the end of its transaction ---- */
+
+typedef enum FcRulesNote
+{
+	FC_NOTE_FILES = 1,			/* files, names or parents of relations */
+	FC_NOTE_RULES = 2,
+	FC_NOTE_DATABASES = 4,
+} FcRulesNote;
+
+extern uint32 fc_rules_notes;	/* of FcRulesNote */
+
+static inline void
+fc_rules_note(FcRulesNote note)
+{
+	fc_rules_notes |= note;
+}
+
+/* ---- inspection ---- */
+
+/* The i-th of FC_RULES_DATABASES; false if there is none. */
+extern bool fc_rules_database(int i, FcRulesDatabase *database);
+
+typedef struct FcRulesInfo
+{
+	uint32		max_files;
+	uint32		files;
+	uint32		without_place;
+	uint32		databases_without_place;
+	TimestampTz looked_at;		/* the last look of all */
+} FcRulesInfo;
+
+extern void fc_rules_info(FcRulesInfo *info);
+
+/* What is published for a file; takes the lock. */
+extern FcRule fc_rules_published(FcRel rel);
+
+#endif							/* FC_RULES_H */

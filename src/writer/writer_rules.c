@@ -1,0 +1,191 @@
+/*-------------------------------------------------------------------------
+ *
+ * writer_rules.c
+ *	  Starts the background workers that find out which files have a policy.
+ *
+ * One for each look at a database, and one for the list of databases; resolver.c
+ * is what they do.  There are looks
+ *	- at each database after the start of the server, or when it is new;
+ *	- at once when a rule has changed, and at most once a second when files,
+ *	  names or partitions have: whose transaction has done so says it at its
+ *	  end (fc_rules_want());
+ *	- every 10 s at each database of a standby, where nobody says anything, and
+ *	  every minute at those of a primary that have rules;
+ *	- every 5 s at those where the last one did not succeed.
+ *
+ * Mostly one at a time.  A worker may have to wait to enter its database, as
+ * long as somebody moves or drops that: after 2 s the others go on beside it.
+ *
+ * Copyright (c) 2026, the pg_flashcache developers
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xlog.h"
+#include "compat.h"
+#include "library.h"
+#include "postmaster/bgworker.h"
+#include "postmaster/interrupt.h"
+#include "rules/rules.h"
+#include "utils/timestamp.h"
+#include "writer/writer.h"
+
+#define WORKERS 4
+#define PATIENCE_MS 2000
+#define SOON_MS 1000			/* between two looks for files that changed */
+#define AGAIN_MS 5000
+#define STANDBY_MS 10000
+#define PRIMARY_MS 60000
+#define LIST_MS 600000
+#define LIST_STANDBY_MS 20000	/* where nobody says that there is a new one */
+
+static struct
+{
+	BackgroundWorkerHandle *handle; /* NULL: a free place */
+	Oid			db;				/* InvalidOid: the list */
+	TimestampTz started_at;
+}			worker[WORKERS];
+
+static TimestampTz listed_at = 0;
+static TimestampTz refused_at = 0;	/* there was no place for a worker */
+
+static bool
+is_after(TimestampTz since, int ms, TimestampTz now)
+{
+	return since == 0 || now < since || now - since >= (int64) ms * 1000;
+}
+
+static void
+reap(void)
+{
+	pid_t		pid;
+
+	for (int i = 0; i < WORKERS; i++)
+	{
+		if (worker[i].handle == NULL || GetBackgroundWorkerPid(worker[i].handle, &pid) != BGWH_STOPPED)
+			continue;
+		pfree(worker[i].handle);
+		worker[i].handle = NULL;
+	}
+}
+
+/* A place for a worker, unless the ones at work are to be waited for; -1 if there is none. */
+static int
+free_place(TimestampTz now)
+{
+	int			place = -1;
+
+	for (int i = 0; i < WORKERS; i++)
+	{
+		if (worker[i].handle == NULL)
+			place = i;
+		else if (!is_after(worker[i].started_at, PATIENCE_MS, now))
+			return -1;
+	}
+	return place;
+}
+
+static bool
+is_at_work(Oid db)
+{
+	for (int i = 0; i < WORKERS; i++)
+		if (worker[i].handle != NULL && worker[i].db == db)
+			return true;
+	return false;
+}
+
+static bool
+start_worker(int place, Oid db, TimestampTz now)
+{
+	BackgroundWorker w = {0};
+
+	strlcpy(w.bgw_name, "pg_flashcache policy resolver", sizeof(w.bgw_name));
+	strlcpy(w.bgw_type, "pg_flashcache policy resolver", sizeof(w.bgw_type));
+	strlcpy(w.bgw_function_name, "fc_resolver_main", sizeof(w.bgw_function_name));
+	w.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
+	w.bgw_start_time = BgWorkerStart_ConsistentState;
+	w.bgw_restart_time = BGW_NEVER_RESTART;
+	w.bgw_main_arg = ObjectIdGetDatum(db);
+	if (!fc_library_name(w.bgw_library_name, sizeof(w.bgw_library_name)) ||
+		!RegisterDynamicBackgroundWorker(&w, &worker[place].handle))
+	{
+		worker[place].handle = NULL;
+		refused_at = now;
+		return false;
+	}
+	worker[place].db = db;
+	worker[place].started_at = now;
+	return true;
+}
+
+static bool
+is_due(const FcRulesDatabase *d, bool standby, TimestampTz now)
+{
+	bool		in_vain = d->tried_at != 0 && (d->state != FC_RULES_KNOWN || d->looked_at < d->tried_at);
+
+	if (d->urgent || d->tried_at == 0)
+		return true;
+	if (in_vain)
+		return is_after(d->tried_at, AGAIN_MS, now);
+	if (d->wanted != d->done)
+		return is_after(d->tried_at, SOON_MS, now);
+	if (standby)
+		return is_after(d->tried_at, STANDBY_MS, now);
+	return d->rules > 0 && is_after(d->tried_at, PRIMARY_MS, now);
+}
+
+/* The one that is due and was tried least recently. */
+static Oid
+next_database(TimestampTz now)
+{
+	bool		standby = RecoveryInProgress();
+	FcRulesDatabase d;
+	Oid			db = InvalidOid;
+	TimestampTz tried_at = 0;
+
+	for (int i = 0; i < FC_RULES_DATABASES; i++)
+	{
+		if (!fc_rules_database(i, &d) || is_at_work(d.db) || !is_due(&d, standby, now))
+			continue;
+		if (d.urgent)
+			return d.db;
+		if (OidIsValid(db) && tried_at <= d.tried_at)
+			continue;
+		db = d.db;
+		tried_at = d.tried_at;
+	}
+	return db;
+}
+
+void
+fc_writer_run_resolvers(void)
+{
+	TimestampTz now;
+	int			place;
+	Oid			db;
+
+	if (!fc_rules_there() || ShutdownRequestPending)
+		return;
+	now = GetCurrentTimestamp();
+	if (refused_at != 0 && !is_after(refused_at, SOON_MS, now))
+		return;
+	reap();
+	place = free_place(now);
+	if (place < 0)
+		return;
+	if (!is_at_work(InvalidOid) &&
+		(is_after(listed_at, RecoveryInProgress() ? LIST_STANDBY_MS : LIST_MS, now) ||
+		 (fc_rules_list_wanted() && is_after(listed_at, SOON_MS, now))))
+	{
+		if (start_worker(place, InvalidOid, now))
+		{
+			fc_rules_list_begins();
+			listed_at = now;
+		}
+		return;
+	}
+	db = next_database(now);
+	if (OidIsValid(db) && start_worker(place, db, now))
+		fc_rules_begin(db);
+}
