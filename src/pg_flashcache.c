@@ -24,6 +24,7 @@
 #include "postmaster/bgworker.h"
 #include "buffers.h"
 #include "settings.h"
+#include "statements.h"
 #include "stats/stats.h"
 #include "storage/ipc.h"
 #include "storage/lwlock.h"
@@ -211,6 +212,7 @@ _PG_init(void)
 	if (!wanted() || !prepare_writer(&worker))
 		return;
 	fc_memory_register(&memory);
+	fc_statements_init();
 
 	/* now or never; if there is no room for the cache the writer ends at once */
 	RegisterBackgroundWorker(&worker);

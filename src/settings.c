@@ -31,6 +31,8 @@
 #include "policy.h"
 #include "settings.h"
 #include "stats/stats.h"
+#include "stats/stats_relation.h"
+#include "stats/stats_statement.h"
 #include "utils/guc.h"
 
 char	   *fc_setting_file = NULL;
@@ -303,5 +305,25 @@ fc_settings_define(void)
 							 "What was in shared buffers is loaded again from flash after the start. Has no effect unless persistence is on.",
 							 &max_shutdown_delay_ms, 10000, 0, 3600000,
 							 PGC_SIGHUP, GUC_UNIT_MS, check_max_shutdown_delay, assign_max_shutdown_delay, NULL);
+	DefineCustomBoolVariable(asked("pg_flashcache.track_relations"),
+							 "Counts reads, inserts and evictions by relation.",
+							 "See pg_stat_flashcache_relation.",
+							 &fc_setting_track_relations, true,
+							 PGC_SUSET, 0, NULL, NULL, NULL);
+	DefineCustomBoolVariable(asked("pg_flashcache.track_statements"),
+							 "Counts reads by statement.",
+							 "See pg_stat_flashcache_statements. Off at the start of the server, it asks for no query identifiers either.",
+							 &fc_setting_track_statements, true,
+							 PGC_SUSET, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable(asked("pg_flashcache.max_tracked_relations"),
+							"Most relations that have counters of their own.",
+							"Further ones share those of the rest of their database.",
+							&fc_setting_max_tracked_relations, 10000, 16, 1000000,
+							PGC_POSTMASTER, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable(asked("pg_flashcache.max_tracked_statements"),
+							"Most statements that have counters of their own.",
+							"When there are more, little used ones are given up.",
+							&fc_setting_max_tracked_statements, 5000, 16, 1000000,
+							PGC_POSTMASTER, 0, NULL, NULL, NULL);
 	MarkGUCPrefixReserved("pg_flashcache");
 }

@@ -48,6 +48,7 @@
 #include "commands/dbcommands_xlog.h"
 #include "failpoint.h"
 #include "nodes/parsenodes.h"
+#include "stats/stats_relation.h"
 #include "storage/ipc.h"
 #include "tcop/utility.h"
 
@@ -76,6 +77,7 @@ after_change(Oid db)
 		return;
 	fc_failpoint(FC_FP_DATABASE_AFTER);
 	fc_cache_invalidate_database(db);
+	fc_stats_forget_database(db);
 }
 
 /* Does the statement move a database to another tablespace? */

@@ -122,9 +122,9 @@ start_from_disk(PgAioHandle *ioh, SMgrRelation reln, ForkNumber forknum,
 	if (run != NULL)
 		fc_data_used(reln, blk);
 	if (at_once)
-		fc_cache_disk_read(run, begin, nblocks);
+		fc_cache_disk_read(run, fc_counted_as(reln), begin, nblocks);
 	else
-		fc_cache_disk_read_started(nblocks);
+		fc_cache_disk_read_started(fc_counted_as(reln), nblocks);
 }
 
 /*
@@ -192,7 +192,7 @@ fc_smgr_startreadv(PgAioHandle *ioh, SMgrRelation reln, ForkNumber forknum,
 	}
 	begin = fc_now_ns();
 	read_now(ioh, fd, reln, forknum, blk, pages, nblocks);
-	fc_cache_disk_read(&run, begin, nblocks);
+	fc_cache_disk_read(&run, fc_counted_as(reln), begin, nblocks);
 }
 
 void

@@ -29,7 +29,7 @@ read_from_disk(SMgrRelation reln, ForkNumber forknum, BlockNumber blk, void **pa
 
 	fc_failpoint(FC_FP_DISK_READ);
 	mdreadv(reln, forknum, blk, pages, n);
-	fc_cache_disk_read(run, begin, n);
+	fc_cache_disk_read(run, fc_counted_as(reln), begin, n);
 }
 
 void
