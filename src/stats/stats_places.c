@@ -128,17 +128,17 @@ fc_places_find(FcPlaces *table, const FcKey *key, bool sure)
 }
 
 FcPlace *
-fc_places_get(FcPlaces *table, const FcKey *key, uint32 spare)
+fc_places_get(FcPlaces *table, const FcKey *key)
 {
 	FcPlace    *place = walk(table, key, MAX_STEPS);
 	pg_atomic_uint32 *chain;
 
 	/* full is what it stays, mostly: no need for the lock to see that */
-	if (place != NULL || pg_atomic_read_u32(&table->nfree) <= spare)
+	if (place != NULL || pg_atomic_read_u32(&table->nfree) == 0)
 		return place;
 	SpinLockAcquire(&table->lock);
 	place = walk(table, key, table->nplaces);
-	if (place == NULL && pg_atomic_read_u32(&table->nfree) > spare)
+	if (place == NULL && pg_atomic_read_u32(&table->nfree) > 0)
 	{
 		place = &table->place[table->free - 1];
 		table->free = pg_atomic_read_u32(&place->next);

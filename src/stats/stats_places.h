@@ -73,8 +73,8 @@ extern void fc_places_init(FcPlaces *table, uint32 nplaces);
 /* NULL if it has none.  Takes no lock unless `sure`; without it, a place may be overlooked at the moment when others come or go. */
 extern FcPlace *fc_places_find(FcPlaces *table, const FcKey *key, bool sure);
 
-/* Finds it, or makes one, with counters of 0, if more than `spare` places are free. */
-extern FcPlace *fc_places_get(FcPlaces *table, const FcKey *key, uint32 spare);
+/* Finds it, or makes one, with counters of 0; NULL if all places are taken. */
+extern FcPlace *fc_places_get(FcPlaces *table, const FcKey *key);
 
 /* Gives a place up that nobody has pinned.  Its counters are added to `heir`, which may be NULL. */
 extern void fc_places_give_up(FcPlaces *table, const FcKey *key, FcPlace *heir);

@@ -3,8 +3,8 @@
  * stats_relation.c
  *	  See stats_relation.h.
  *
- * Place 0 is the rest of databases that have no other; FC_REST_PLACES more
- * are kept for those that have.
+ * The rests have a table of their own.  The first place of that is the rest of
+ * databases for which there was none.
  *
  * The writer alone may count for a relation while its file is being removed,
  * since everybody else holds a lock on it: so nobody pins a place, and such a
@@ -26,15 +26,10 @@ bool		fc_setting_track_relations = true;
 int			fc_setting_max_tracked_relations = 10000;
 
 static FcPlaces *table = NULL;
+static FcPlaces *rests = NULL;
 static FcPlace *rest_of_all = NULL;
 
 static FcPlace *remembered[REMEMBERED];
-
-static uint32
-nplaces(void)
-{
-	return (uint32) fc_setting_max_tracked_relations + FC_REST_PLACES + 1;
-}
 
 static FcKey
 key_of(FcRel rel)
@@ -47,7 +42,8 @@ key_of(FcRel rel)
 FcPart
 fc_stats_relation_part(void)
 {
-	return fc_part("pg_flashcache relations", fc_places_size(nplaces()));
+	return fc_part("pg_flashcache relations",
+				   add_size(fc_places_size(fc_setting_max_tracked_relations), fc_places_size(FC_REST_PLACES)));
 }
 
 void
@@ -58,8 +54,10 @@ fc_stats_relation_shmem_init(void)
 	bool		found;
 
 	table = ShmemInitStruct(part.name, part.size, &found);
-	fc_places_init(table, nplaces());
-	rest_of_all = fc_places_get(table, &key, 0);
+	fc_places_init(table, fc_setting_max_tracked_relations);
+	rests = (FcPlaces *) ((char *) table + fc_places_size(fc_setting_max_tracked_relations));
+	fc_places_init(rests, FC_REST_PLACES);
+	rest_of_all = fc_places_get(rests, &key);
 	memset(remembered, 0, sizeof(remembered));
 }
 
@@ -67,7 +65,7 @@ static FcPlace *
 rest_place(Oid db)
 {
 	FcKey		key = key_of(fc_rest_of(db));
-	FcPlace    *place = fc_places_get(table, &key, 0);
+	FcPlace    *place = fc_places_get(rests, &key);
 
 	return place != NULL ? place : rest_of_all;
 }
@@ -87,7 +85,7 @@ look_up(FcRel rel, bool old)
 	if (old)
 		place = fc_places_find(table, &key, true);
 	else
-		place = fc_places_get(table, &key, FC_REST_PLACES);
+		place = fc_places_get(table, &key);
 	if (place == NULL)
 		return rest_place(rel.db);
 	remembered[i] = place;
@@ -127,28 +125,33 @@ fc_stats_forget_relation(FcRel rel)
 void
 fc_stats_forget_database(Oid db)
 {
-	if (table == NULL)
+	FcKey		rest = key_of(fc_rest_of(db));
+
+	if (table == NULL || !OidIsValid(db))
 		return;
 	for (uint32 i = 0; i < table->nplaces; i++)
 	{
 		FcKey		key = table->place[i].key;
 
-		if (OidIsValid(db) && key.c != 0 && (uint32) key.a == db)
+		if (key.c != 0 && (uint32) key.a == db)
 			fc_places_give_up(table, &key, NULL);
 	}
+	fc_places_give_up(rests, &rest, NULL);
 }
 
 void
 fc_stats_relation_reset(void)
 {
-	if (table != NULL)
-		fc_places_reset(table);
+	if (table == NULL)
+		return;
+	fc_places_reset(table);
+	fc_places_reset(rests);
 }
 
 uint32
 fc_stats_relation_places(void)
 {
-	return table != NULL ? table->nplaces : 0;
+	return table != NULL ? table->nplaces + rests->nplaces : 0;
 }
 
 bool
@@ -156,7 +159,8 @@ fc_stats_relation_read(uint32 place, FcRel *rel, uint64 *counter)
 {
 	FcKey		key;
 
-	if (!fc_places_read(table, place, &key, counter))
+	if (place < table->nplaces ? !fc_places_read(table, place, &key, counter) :
+		!fc_places_read(rests, place - table->nplaces, &key, counter))
 		return false;
 	rel->spc = (Oid) (key.a >> 32);
 	rel->db = (Oid) key.a;
@@ -167,10 +171,5 @@ fc_stats_relation_read(uint32 place, FcRel *rel, uint64 *counter)
 uint32
 fc_stats_relations_tracked(void)
 {
-	uint32		n = 0;
-
-	for (uint32 i = 0; i < fc_stats_relation_places(); i++)
-		if (table->place[i].key.c != 0 && table->place[i].key.b != 0)
-			n++;
-	return n;
+	return table != NULL ? table->nplaces - pg_atomic_read_u32(&table->nfree) : 0;
 }

@@ -38,7 +38,7 @@ typedef enum FcRelCounter
 
 StaticAssertDecl(FC_REL_COUNTERS <= FC_PLACE_COUNTERS, "too many counters of a relation");
 
-/* Databases that have a rest of their own. */
+/* Databases that have a rest of their own, and one more. */
 #define FC_REST_PLACES 64
 
 /* pg_flashcache.track_relations, pg_flashcache.max_tracked_relations */

@@ -77,7 +77,7 @@ fc_count_statement(const FcStatement *statement, const FcReads *reads)
 		return;
 	for (int i = 0; i < TRIES; i++)
 	{
-		FcPlace    *place = fc_places_get(table, &key, 0);
+		FcPlace    *place = fc_places_get(table, &key);
 
 		if (place == NULL)
 			fc_places_make_room(table);

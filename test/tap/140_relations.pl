@@ -54,7 +54,11 @@ sub moved
 	return { map { $_ => $after{$_} - $before{$_} } grep { $after{$_} != $before{$_} } COUNTERS };
 }
 
-my $prewarm = sub { $node->safe_psql('postgres', "SELECT pg_prewarm('$_[0]', 'buffer')") };
+# Backwards: neighbouring pages in a row would be left to the disk.
+my $prewarm = sub {
+	$node->safe_psql('postgres', "SELECT sum(pg_prewarm('$_[0]', 'buffer', 'main', b, b)) FROM "
+	  . "generate_series(pg_relation_size('$_[0]') / current_setting('block_size')::int - 1, 0, -1) b");
+};
 
 # From flash, and from disk.
 my $pages = fc_to_flash($node, 's.t');
@@ -88,20 +92,94 @@ is($node->safe_psql('postgres', q{SELECT count(*) > 0 FROM pg_stat_flashcache_re
 is($node->safe_psql('postgres', q{SELECT count(*) > 0 FROM pg_stat_flashcache_relation WHERE relid = 'pg_database'::regclass AND disk_reads > 0}),
 	't', 'shared catalogs');
 
-# Inserts and invalidations. The sums are those of the whole server: nothing else is done.
-fc_to_flash($node, 's.t');
-$prewarm->('s.t');
-my %before = counters('s.t');
-is_deeply(moved('s.t', sub { $node->safe_psql('postgres', q{UPDATE s.t SET v = v WHERE id = 7; CHECKPOINT}) }),
-	{ invalidations => 1, $node->pg_version >= 15 ? () : () }, 'a changed page');
-is_deeply(moved('s.t', sub { $node->safe_psql('postgres', q{TRUNCATE s.t}) }), { map { $_ => -counters_of(\%before, { invalidations => 1 })->{$_} }
-	  grep { counters_of(\%before, { invalidations => 1 })->{$_} } COUNTERS },
-	'TRUNCATE: a new file begins anew');
+# Inserts: those of the whole server, as only this table is written.
+$node->safe_psql('postgres', q{CREATE TABLE fresh (n int, v text); ALTER TABLE fresh ALTER v SET STORAGE PLAIN; INSERT INTO fresh SELECT n, repeat('x', 5000) FROM generate_series(1, 30) n; ANALYZE fresh});
+fc_to_flash($node, 'fresh');
+my $inserted = { counters('fresh') }->{inserts};
+cmp_ok($inserted, '>=', 1, 'inserts are counted');
+is(moved('fresh', sub { $node->safe_psql('postgres', q{UPDATE fresh SET n = n WHERE n = 7; CHECKPOINT}) })->{invalidations},
+	1, 'one page of it is changed: one invalidation');
+my $on_flash = fc_in_flash($node, 'fresh');
+is(moved('fresh', sub { $node->safe_psql('postgres', q{DELETE FROM fresh WHERE n > 0; VACUUM fresh}) })->{invalidations},
+	$on_flash, 'all are cut off: as many invalidations as there were pages');
 
-# counters_of(a, b): their sum.
-sub counters_of
+# A rewrite begins anew, and the counters of the old file go to everything else; so they do when it is dropped.
+my $whole = q{SELECT sum(hits), sum(disk_reads) FROM pg_stat_flashcache_relation
+	WHERE 's.t'::regclass IN (relid, index_of, toast_of)};
+my @old = split /\|/, $node->safe_psql('postgres', $whole);
+my $gained = moved(undef, sub { $node->safe_psql('postgres', 'TRUNCATE s.t') });
+my %new = counters('s.t');
+is_deeply([ @new{qw(hits disk_reads inserts)} ], [ 0, 0, 0 ], 'TRUNCATE: a new file, which begins at 0');
+is_deeply([ map { $gained->{$_} } qw(hits disk_reads) ], \@old, 'what was read of the old one is of everything else');
+my %old = counters($toast);
+$gained = moved(undef, sub { $node->safe_psql('postgres', 'DROP TABLE long') });
+is_deeply([ map { $gained->{$_} } qw(hits) ], [ $old{hits} ], 'DROP TABLE: the same');
+
+# A transaction's own new file has no row of its own before it ends: nobody else can name it.  Temporary tables have none at all.
+$gained = moved(undef, sub { $node->safe_psql('postgres', q{
+	SET temp_buffers = 100;
+	CREATE TEMP TABLE temporary (v text);
+	ALTER TABLE temporary ALTER v SET STORAGE PLAIN;
+	INSERT INTO temporary SELECT repeat('x', 5000) FROM generate_series(1, 300);
+	SELECT sum(length(v)) FROM temporary;
+}) });
+cmp_ok($gained->{disk_reads}, '>=', 200, 'temporary tables are of everything else');
+
+# Evicted without a hit: a table larger than what flash has left, read once; then another one.
+$node->safe_psql('postgres', q{CREATE TABLE never (n int, v text); ALTER TABLE never ALTER v SET STORAGE PLAIN; INSERT INTO never SELECT n, repeat('x', 5000) FROM generate_series(1, 100) n; ANALYZE never});
+fc_to_flash($node, 'never');
+$node->safe_psql('postgres', q{CREATE TABLE pushes (n int, v text); ALTER TABLE pushes ALTER v SET STORAGE PLAIN; INSERT INTO pushes SELECT n, repeat('x', 5000) FROM generate_series(1, 900) n; ANALYZE pushes});
+for my $round (1 .. 40)
 {
-	my ($x, $y) = @_;
-	return { map { $_ => ($x->{$_} // 0) + ($y->{$_} // 0) } COUNTERS };
+	my %now = counters('never');
+	last if $now{evictions_without_hit} > 0;
+	$node->safe_psql('postgres', q{SELECT pg_prewarm('pushes', 'buffer')});
+	fc_evict_all($node);
 }
+cmp_ok({ counters('never') }->{evictions_without_hit}, '>', 0, 'pages written for nothing are counted');
+my ($relations, $server) = split /\n/, $node->safe_psql('postgres', q{
+	SELECT sum(evictions_without_hit) FROM pg_stat_flashcache_relation; SELECT eviction_aged_out FROM pg_stat_flashcache});
+cmp_ok($relations, '<=', $server, 'they are evictions');
+
+# Another database has rows of its own; shared relations are of both.
+$node->safe_psql('postgres', 'CREATE DATABASE other');
+$node->safe_psql('other', 'CREATE EXTENSION pg_flashcache; CREATE TABLE elsewhere AS SELECT 1');
+is($node->safe_psql('other', q{SELECT count(*) FROM pg_stat_flashcache_relation WHERE relname IN ('never', 'pushes')}), 0, 'another database: not these');
+
+# Where pages are.
+fc_to_flash($node, 'never');
+$node->safe_psql('postgres', q{SELECT pg_prewarm('never', 'buffer', 'main', 0, 9)});
+is($node->safe_psql('postgres', q{SELECT schemaname, relkind, bytes / current_setting('block_size')::int, blocks, flash_blocks, buffer_blocks, flash_share
+	FROM pg_flashcache_relations WHERE relid = 'never'::regclass}), 'public|r|100|100|100|10|1', 'pg_flashcache_relations');
+is($node->safe_psql('postgres', q{SELECT sum(flash_blocks) = (SELECT count(*) FROM pg_flashcache_pages WHERE reldatabase IN (0,
+		(SELECT oid FROM pg_database WHERE datname = 'postgres'))) FROM pg_flashcache_relations}), 't', 'all of the pages on flash');
+is($node->safe_psql('postgres', q{SELECT DISTINCT sampled FROM pg_flashcache_relation_pages(512)}), 1, '512 slots: none is left out');
+is($node->safe_psql('postgres', q{SELECT DISTINCT sampled FROM pg_flashcache_relation_pages(511)}), 2, 'a sample of every second');
+is($node->safe_psql('postgres', q{SELECT sum(flash_blocks) BETWEEN 0.5 * (SELECT used FROM pg_stat_flashcache) AND 1.5 * (SELECT used FROM pg_stat_flashcache),
+	bool_and(flash_blocks % 2 = 0) FROM pg_flashcache_relation_pages(511)}), 't|t', 'is scaled up');
+
+# Off, and reset.
+is_deeply(moved('never', sub { $node->safe_psql('postgres', q{SET pg_flashcache.track_relations = off; SELECT pg_prewarm('never', 'buffer', 'main', 50, 50)}) }),
+	{}, 'track_relations = off: nothing is counted');
+is($node->safe_psql('postgres', q{SELECT pg_flashcache_reset_stats(); SELECT count(*) FROM pg_stat_flashcache_relation WHERE relid = 'never'::regclass}),
+	"\n0", 'a reset: not counted any more');
+is($node->safe_psql('postgres', q{SELECT count(*) > 5000 FROM pg_shmem_allocations WHERE name ~ 'pg_flashcache (relations|statements|latency)' HAVING count(*) = 3}),
+	'f', 'the tables are in shared memory');
+
+# Few places: the rest has none, and nothing is lost.
+$node->append_conf('postgresql.conf', 'pg_flashcache.max_tracked_relations = 16');
+$node->restart;
+fc_wait_active($node);
+$node->safe_psql('postgres', q{SELECT pg_flashcache_reset_stats(); SELECT count(*) FROM pg_stats});
+is($node->safe_psql('postgres', 'SELECT relations, max_relations FROM pg_flashcache_tracking_stat()'), '16|16', 'all places are taken');
+my $nine = q{SELECT sum(pg_prewarm('never', 'buffer', 'main', b, b)) FROM generate_series(80, 0, -10) b};
+$gained = moved(undef, sub { $node->safe_psql('postgres', $nine) });
+cmp_ok($gained->{reads}, '>=', 9, 'a relation without a place is of everything else');
+is($node->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_flashcache_relation WHERE relid = 'never'::regclass}), 0, 'it has no row');
+# Looking may read catalogs itself; once they are in memory, it does not.
+ok($node->poll_query_until('postgres', q{SELECT sum(r.hits) = max(s.hits) AND sum(r.disk_reads) = max(s.disk_reads) AND max(s.disk_reads) > 9
+	FROM pg_stat_flashcache_relation r, pg_stat_flashcache s}), 'together, the rows have what the server has');
+
+fc_is_clean($node);
+$node->stop;
 done_testing();
