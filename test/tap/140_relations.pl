@@ -148,9 +148,8 @@ is($node->safe_psql('other', q{SELECT count(*) FROM pg_stat_flashcache_relation 
 
 # Where pages are.
 fc_to_flash($node, 'never');
-$node->safe_psql('postgres', q{SELECT pg_prewarm('never', 'buffer', 'main', 0, 9)});
 is($node->safe_psql('postgres', q{SELECT schemaname, relkind, bytes / current_setting('block_size')::int, blocks, flash_blocks, buffer_blocks, flash_share
-	FROM pg_flashcache_relations WHERE relid = 'never'::regclass}), 'public|r|100|100|100|10|1', 'pg_flashcache_relations');
+	FROM pg_flashcache_relations WHERE relid = 'never'::regclass}), 'public|r|100|100|100|0|1', 'pg_flashcache_relations');
 is($node->safe_psql('postgres', q{SELECT sum(flash_blocks) = (SELECT count(*) FROM pg_flashcache_pages WHERE reldatabase IN (0,
 		(SELECT oid FROM pg_database WHERE datname = 'postgres'))) FROM pg_flashcache_relations}), 't', 'all of the pages on flash');
 is($node->safe_psql('postgres', q{SELECT DISTINCT sampled FROM pg_flashcache_relation_pages(512)}), 1, '512 slots: none is left out');
@@ -167,7 +166,9 @@ is($node->safe_psql('postgres', q{SELECT count(*) > 5000 FROM pg_shmem_allocatio
 	'f', 'the tables are in shared memory');
 
 # Few places: the rest has none, and nothing is lost.
-$node->append_conf('postgresql.conf', 'pg_flashcache.max_tracked_relations = 16');
+$node->append_conf('postgresql.conf', 'pg_flashcache.max_tracked_relations = 16
+# all catalogs fit in
+shared_buffers = 16MB');
 $node->restart;
 fc_wait_active($node);
 $node->safe_psql('postgres', q{SELECT pg_flashcache_reset_stats(); SELECT count(*) FROM pg_stats});
@@ -176,6 +177,12 @@ my $nine = q{SELECT sum(pg_prewarm('never', 'buffer', 'main', b, b)) FROM genera
 $gained = moved(undef, sub { $node->safe_psql('postgres', $nine) });
 cmp_ok($gained->{reads}, '>=', 9, 'a relation without a place is of everything else');
 is($node->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_flashcache_relation WHERE relid = 'never'::regclass}), 0, 'it has no row');
+is($node->safe_psql('postgres', q{SELECT buffer_blocks, flash_blocks FROM pg_flashcache_relations WHERE relid = 'never'::regclass}), '9|0', 'and nine pages in shared buffers');
+# Shared catalogs have places then, too.
+$node->append_conf('postgresql.conf', 'pg_flashcache.max_tracked_relations = 1000');
+$node->restart;
+fc_wait_active($node);
+$node->safe_psql('postgres', "SELECT pg_flashcache_reset_stats(); $nine");
 # Looking may read catalogs itself; once they are in memory, it does not.
 ok($node->poll_query_until('postgres', q{SELECT sum(r.hits) = max(s.hits) AND sum(r.disk_reads) = max(s.disk_reads) AND max(s.disk_reads) > 9
 	FROM pg_stat_flashcache_relation r, pg_stat_flashcache s}), 'together, the rows have what the server has');
