@@ -38,11 +38,11 @@ RESET ROLE;
 DROP ROLE fc_nobody, fc_monitor;
 
 -- functions that somebody declared otherwise
-CREATE FUNCTION fewer(OUT relid oid) RETURNS SETOF record AS '$libdir/pg_flashcache', 'fc_relation_stat' LANGUAGE C;
+CREATE FUNCTION fewer(OUT relid oid, OUT hits bigint) RETURNS SETOF record AS '$libdir/pg_flashcache', 'fc_relation_stat' LANGUAGE C;
 SELECT * FROM fewer();
-CREATE FUNCTION few_statements(boolean, OUT userid oid) RETURNS SETOF record AS '$libdir/pg_flashcache', 'fc_statement_stat' LANGUAGE C;
+CREATE FUNCTION few_statements(boolean, OUT userid oid, OUT dbid oid) RETURNS SETOF record AS '$libdir/pg_flashcache', 'fc_statement_stat' LANGUAGE C;
 SELECT * FROM few_statements(true);
-CREATE FUNCTION few_pages(bigint, OUT relid oid) RETURNS SETOF record AS '$libdir/pg_flashcache', 'fc_relation_pages' LANGUAGE C;
+CREATE FUNCTION few_pages(bigint, OUT relid oid, OUT flash_blocks bigint) RETURNS SETOF record AS '$libdir/pg_flashcache', 'fc_relation_pages' LANGUAGE C;
 SELECT * FROM few_pages(1);
 CREATE FUNCTION few_buckets(OUT a text) RETURNS SETOF text AS '$libdir/pg_flashcache', 'fc_latency_stat' LANGUAGE C;
 SELECT * FROM few_buckets();
