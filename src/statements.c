@@ -116,18 +116,17 @@ forget(void *arg)
 static void
 fc_start(QueryDesc *desc, int eflags)
 {
-	ExecutorStart_hook_type next = next_start ? next_start : standard_ExecutorStart;
 	uint64		query = (uint64) desc->plannedstmt->queryId;
 	FcReads		begin;
 	Running    *r;
 
 	if (!is_wanted(query) || (eflags & EXEC_FLAG_EXPLAIN_ONLY))
 	{
-		next(desc, eflags);
+		next_start(desc, eflags);
 		return;
 	}
 	fc_stats_session(&begin);
-	next(desc, eflags);
+	next_start(desc, eflags);
 	r = MemoryContextAllocZero(desc->estate->es_query_cxt, sizeof(Running));
 	r->desc = desc;
 	r->statement = statement_of(query);
@@ -165,13 +164,12 @@ leave(const Frame *frame)
 static void
 fc_run(RUN_ARGUMENTS)
 {
-	ExecutorRun_hook_type next = next_run ? next_run : standard_ExecutorRun;
 	Frame		frame;
 
 	enter(&frame, desc);
 	PG_TRY();
 	{
-		next(RUN_VALUES);
+		next_run(RUN_VALUES);
 	}
 	PG_FINALLY();
 	{
@@ -184,13 +182,12 @@ fc_run(RUN_ARGUMENTS)
 static void
 fc_finish(QueryDesc *desc)
 {
-	ExecutorFinish_hook_type next = next_finish ? next_finish : standard_ExecutorFinish;
 	Frame		frame;
 
 	enter(&frame, desc);
 	PG_TRY();
 	{
-		next(desc);
+		next_finish(desc);
 	}
 	PG_FINALLY();
 	{
@@ -247,11 +244,11 @@ fc_statements_init(void)
 	/* "auto" is for libraries like this one to ask; nothing else turns it on */
 	if (fc_setting_track_statements)
 		EnableQueryId();
-	next_start = ExecutorStart_hook;
+	next_start = ExecutorStart_hook ? ExecutorStart_hook : standard_ExecutorStart;
 	ExecutorStart_hook = fc_start;
-	next_run = ExecutorRun_hook;
+	next_run = ExecutorRun_hook ? ExecutorRun_hook : standard_ExecutorRun;
 	ExecutorRun_hook = fc_run;
-	next_finish = ExecutorFinish_hook;
+	next_finish = ExecutorFinish_hook ? ExecutorFinish_hook : standard_ExecutorFinish;
 	ExecutorFinish_hook = fc_finish;
 	next_utility = ProcessUtility_hook ? ProcessUtility_hook : standard_ProcessUtility;
 	ProcessUtility_hook = fc_utility;
