@@ -210,7 +210,7 @@ static HTAB *
 read_texts(void)
 {
 	MemoryContext keep = CurrentMemoryContext;
-	HASHCTL		ctl = {.keysize = sizeof(TextKey), .entrysize = sizeof(TextEntry), .hcxt = keep};
+	HASHCTL		ctl = {.keysize = sizeof(TextKey),.entrysize = sizeof(TextEntry),.hcxt = keep};
 	HTAB	   *texts = NULL;
 	char	   *view;
 

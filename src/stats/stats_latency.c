@@ -20,7 +20,7 @@
 
 typedef pg_atomic_uint64 Histograms[FC_PROCESS_KINDS][FC_LATENCIES][FC_LATENCY_BUCKETS];
 
-static Histograms *stripe = NULL;	/* FC_STRIPES of them */
+static Histograms * stripe = NULL;	/* FC_STRIPES of them */
 static int	my_kind = -1;
 
 FcPart
