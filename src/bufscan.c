@@ -122,6 +122,20 @@ fc_bufscan_look(uint32 frame, FcTag *tag, int *usage)
 }
 
 bool
+fc_bufscan_relation(uint32 frame, FcRel *rel)
+{
+	const BufState valid = BM_VALID | BM_TAG_VALID;
+	BufferDesc *buf = GetBufferDescriptor(frame);
+
+	if ((READ_STATE(buf) & valid) != valid || buf->tag.forkNum != MAIN_FORKNUM)
+		return false;
+	rel->spc = TAG_SPC(&buf->tag);
+	rel->db = TAG_DB(&buf->tag);
+	rel->rel = TAG_REL(&buf->tag);
+	return true;
+}
+
+bool
 fc_bufscan_has_free(void)
 {
 #if PG_VERSION_NUM < 190000

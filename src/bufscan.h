@@ -59,6 +59,9 @@ extern FcPeek fc_bufscan_peek(uint32 frame, FcTag *tag);
 #define FC_USAGE_MAX 5
 extern FcPeek fc_bufscan_look(uint32 frame, FcTag *tag, int *usage);
 
+/* Whose page of a main fork is in this frame?  False if there is none.  Without a lock, so only a hint. */
+extern bool fc_bufscan_relation(uint32 frame, FcRel *rel);
+
 /* Is there a frame that holds nothing yet, so that a read evicts no page? */
 extern bool fc_bufscan_has_free(void);
 

@@ -21,7 +21,7 @@
 #include "reason.h"
 #include "types.h"
 
-#define FC_MAX_PARTS 20
+#define FC_MAX_PARTS 24
 
 typedef struct FcMemoryUser
 {

@@ -28,6 +28,7 @@
 #include "resolver.h"
 #include "rules/rules.h"
 #include "settings.h"
+#include "statements.h"
 #include "stats/stats.h"
 #include "storage/ipc.h"
 #include "storage/lwlock.h"
@@ -254,6 +255,7 @@ _PG_init(void)
 			fc_memory_register(&memory);
 		return;
 	}
+	fc_statements_init();
 
 	/* now or never; if there is no room for the cache the writer ends at once */
 	RegisterBackgroundWorker(&worker);

@@ -31,6 +31,8 @@
 #include "policy.h"
 #include "settings.h"
 #include "stats/stats.h"
+#include "stats/stats_relation.h"
+#include "stats/stats_statement.h"
 #include "utils/guc.h"
 
 char	   *fc_setting_file = NULL;
@@ -339,6 +341,26 @@ fc_settings_define(void)
 							"Number of files that can have a policy; 0 switches policies off.",
 							"Each takes 16 bytes of shared memory. A relation has one file, however large it is.",
 							&fc_setting_max_policy_files, 4000, 0, 1000000,
+							PGC_POSTMASTER, 0, NULL, NULL, NULL);
+	DefineCustomBoolVariable(asked("pg_flashcache.track_relations"),
+							 "Counts reads, inserts and evictions by relation.",
+							 "See pg_stat_flashcache_relation.",
+							 &fc_setting_track_relations, true,
+							 PGC_SUSET, 0, NULL, NULL, NULL);
+	DefineCustomBoolVariable(asked("pg_flashcache.track_statements"),
+							 "Counts reads by statement.",
+							 "See pg_stat_flashcache_statements. Off at the start of the server, it asks for no query identifiers either.",
+							 &fc_setting_track_statements, true,
+							 PGC_SUSET, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable(asked("pg_flashcache.max_tracked_relations"),
+							"Most relations that have counters of their own.",
+							"Further ones share those of the rest of their database.",
+							&fc_setting_max_tracked_relations, 10000, 16, 1000000,
+							PGC_POSTMASTER, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable(asked("pg_flashcache.max_tracked_statements"),
+							"Most statements that have counters of their own.",
+							"When there are more, little used ones are given up.",
+							&fc_setting_max_tracked_statements, 5000, 16, 1000000,
 							PGC_POSTMASTER, 0, NULL, NULL, NULL);
 	MarkGUCPrefixReserved("pg_flashcache");
 }

@@ -50,6 +50,7 @@
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
 #include "rules/rules.h"
+#include "stats/stats_relation.h"
 #include "storage/ipc.h"
 #include "tcop/utility.h"
 
@@ -78,6 +79,7 @@ after_change(Oid db)
 		return;
 	fc_failpoint(FC_FP_DATABASE_AFTER);
 	fc_cache_invalidate_database(db);
+	fc_stats_forget_database(db);
 }
 
 /* Does the statement move a database to another tablespace? */

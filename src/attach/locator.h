@@ -11,6 +11,7 @@
 #ifndef FC_ATTACH_LOCATOR_H
 #define FC_ATTACH_LOCATOR_H
 
+#include "stats/stats_relation.h"
 #include "storage/smgr.h"
 #include "types.h"
 
@@ -55,6 +56,15 @@ fc_tag_of(SMgrRelation reln, BlockNumber blk)
 	FcTag		tag = {FC_LOCATOR_SPC(l), FC_LOCATOR_DB(l), FC_LOCATOR_REL(l), blk};
 
 	return tag;
+}
+
+/* Whose reads of these files are: temporary relations have no counters of their own. */
+static inline FcRel
+fc_counted_as(SMgrRelation reln)
+{
+	FcRel		rel = fc_rel_of(FC_LOCATOR_OF_SMGR(reln));
+
+	return SmgrIsTemp(reln) ? fc_rest_of(rel.db) : rel;
 }
 
 #endif							/* FC_ATTACH_LOCATOR_H */

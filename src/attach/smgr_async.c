@@ -126,11 +126,11 @@ start_from_disk(PgAioHandle *ioh, SMgrRelation reln, ForkNumber forknum,
 		fc_data_used(reln, blk);
 	if (at_once)
 	{
-		fc_cache_disk_read(run, begin, nblocks);
+		fc_cache_disk_read(run, fc_counted_as(reln), begin, nblocks);
 		fc_advice_disk(begin, nblocks);
 	}
 	else
-		fc_cache_disk_read_started(nblocks);
+		fc_cache_disk_read_started(fc_counted_as(reln), nblocks);
 }
 
 /*
@@ -205,7 +205,7 @@ fc_smgr_startreadv(PgAioHandle *ioh, SMgrRelation reln, ForkNumber forknum,
 	wish = fc_cache_extent_wish(&run, pages[0], fc_data_fd, reln);
 	read_now(ioh, fd, reln, forknum, blk, pages, nblocks);
 	fc_cache_extent_leave(&run, wish, begin);
-	fc_cache_disk_read(&run, begin, nblocks);
+	fc_cache_disk_read(&run, fc_counted_as(reln), begin, nblocks);
 	fc_advice_disk(begin, nblocks);
 }
 

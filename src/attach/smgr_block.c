@@ -28,7 +28,7 @@ read_from_disk(SMgrRelation reln, ForkNumber forknum, BlockNumber blk, FcBytes *
 	fc_failpoint(FC_FP_DISK_READ);
 	mdread(reln, forknum, blk, page);
 	fc_cache_extent_leave(run, wish, begin);
-	fc_cache_disk_read(run, begin, 1);
+	fc_cache_disk_read(run, fc_counted_as(reln), begin, 1);
 	fc_advice_disk(begin, 1);
 }
 

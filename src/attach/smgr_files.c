@@ -77,6 +77,7 @@ fc_smgr_unlink(FcLocatorBackend locator, ForkNumber forknum, bool is_redo)
 	mdunlink(locator, forknum, is_redo);	/* C2 */
 	fc_failpoint(FC_FP_FILE_AFTER_MD);
 	fc_cache_invalidate_relation(rel);	/* C3 */
+	fc_stats_forget_relation(rel);
 }
 
 /* Where the file ends now, as far as an extension at blk is concerned. */

@@ -32,7 +32,7 @@ read_from_disk(SMgrRelation reln, ForkNumber forknum, BlockNumber blk, void **pa
 	fc_failpoint(FC_FP_DISK_READ);
 	mdreadv(reln, forknum, blk, pages, n);
 	fc_cache_extent_leave(run, wish, begin);
-	fc_cache_disk_read(run, begin, n);
+	fc_cache_disk_read(run, fc_counted_as(reln), begin, n);
 	fc_advice_disk(begin, n);
 }
 

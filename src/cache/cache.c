@@ -22,6 +22,9 @@
 #include "policy.h"
 #include "settings.h"
 #include "stats/stats.h"
+#include "stats/stats_latency.h"
+#include "stats/stats_relation.h"
+#include "stats/stats_statement.h"
 #include "storage/shmem.h"
 #include "store/store.h"
 #include "utils/timestamp.h"
@@ -42,8 +45,8 @@ int
 fc_cache_parts(uint32 slots, bool keep, FcPart *parts)
 {
 	const FcPart part[FC_CACHE_PARTS] = {
-		own_part(), fc_stats_part(), fc_failpoint_part(), fc_store_part(),
-		fc_handoff_part(slots), fc_hints_part(), fc_directory_part(slots, keep)
+		own_part(), fc_stats_part(), fc_stats_relation_part(), fc_stats_statement_part(), fc_stats_latency_part(),
+		fc_failpoint_part(), fc_store_part(), fc_handoff_part(slots), fc_hints_part(), fc_directory_part(slots, keep)
 	};
 	int			n = 0;
 
@@ -84,6 +87,9 @@ fc_cache_shmem_init(uint32 slots, bool keep, Size memory, int tranche)
 	fc_cache->memory = memory;
 
 	fc_stats_shmem_init();
+	fc_stats_relation_shmem_init();
+	fc_stats_statement_shmem_init();
+	fc_stats_latency_shmem_init();
 	fc_failpoint_shmem_init();
 	fc_store_shmem_init();
 	fc_handoff_shmem_init(slots);

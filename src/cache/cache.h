@@ -30,7 +30,7 @@ typedef struct FcCacheShared FcCacheShared;
 extern FcCacheShared *fc_cache;
 
 /* The cache's shared memory, without the writer's: puts the parts into the array and returns how many they are. */
-#define FC_CACHE_PARTS 7
+#define FC_CACHE_PARTS 10
 extern int	fc_cache_parts(uint32 slots, bool keep, FcPart *parts);
 
 /* `keep`: entries survive an end of the server; `memory`: shared memory of all modules together, to be reported; `tranche`: of its locks. */
@@ -130,9 +130,10 @@ extern int	fc_cache_read(const FcRun *run, char *const *pages);
 
 /*
  * Tells that n pages have been read from disk, in one request that was begun
- * at `begin` (ns).  They belong to a run, or (NULL) were never planned.
+ * at `begin` (ns).  They belong to a run, or (NULL) were never planned.  `rel`
+ * is what they are counted for.
  */
-extern void fc_cache_disk_read(const FcRun *run, uint64 begin, int n);
+extern void fc_cache_disk_read(const FcRun *run, FcRel rel, uint64 begin, int n);
 
 /*
  * A run is about to be read from disk in a way that nobody can time.  Should
@@ -144,7 +145,7 @@ extern void fc_cache_disk_read(const FcRun *run, uint64 begin, int n);
 extern bool fc_cache_wants_disk_time(const FcRun *run, bool others_under_way);
 
 /* Tells that n pages are being read from disk; how long it takes nobody will know. */
-extern void fc_cache_disk_read_started(int n);
+extern void fc_cache_disk_read_started(FcRel rel, int n);
 
 /*
  * How many pages from `tag` on, at most `limit`, are best asked for in one

@@ -26,6 +26,7 @@
 #include "rules/rules.h"
 #include "settings.h"
 #include "stats/stats.h"
+#include "stats/stats_relation.h"
 #include "storage/bufmgr.h"
 #include "storage/bufpage.h"
 #include "storage/checksum.h"
@@ -346,6 +347,7 @@ publish(const Staged *s, FcSlotNo slot, FcLoadCounts *counts)
 	{
 		case FC_PUBLISH_DONE:
 			fc_count(FC_INSERTS);
+			fc_count_relation(fc_tag_rel(&s->tag), FC_REL_INSERTS, 1, 0);
 			counts->loaded++;
 			if (s->mark == FC_MARK_EXTENT)
 				fc_count(FC_EXTENT_INSERTS);

@@ -27,6 +27,8 @@
 #include "policy.h"
 #include "settings.h"
 #include "stats/stats.h"
+#include "stats/stats_latency.h"
+#include "stats/stats_relation.h"
 #include "storage/bufpage.h"
 #include "storage/proc.h"
 #include "store/store.h"
@@ -378,6 +380,8 @@ fc_cache_prefetch(const FcTag *tag)
 static void
 count_left_to_disk(const FcRun *run)
 {
+	int			held = 0;
+
 	Assert(!run->from_flash);
 	if (run->why[0] == FC_NOT_ACTIVE)
 		return;
@@ -390,12 +394,16 @@ count_left_to_disk(const FcRun *run)
 			fc_count(FC_READS_UNBOUNDED);
 		else if (run->why[i] == FC_LEFT_TO_PAGE_CACHE)
 		{
-			fc_count(FC_OS_CACHE_HITS);
+			held++;
 			/* wanted, wherever it came from */
 			fc_directory_touch(&run->ref[i]);
 			fc_extents_hit(&run->ref[i]);
 		}
 	}
+	if (held == 0)
+		return;
+	fc_count_n(FC_OS_CACHE_HITS, held);
+	fc_count_relation(fc_tag_rel(&run->tag), FC_REL_OS_CACHE_HITS, held, 0);
 }
 
 /* R3: is what was read the page that was looked up? */
@@ -484,6 +492,8 @@ fc_cache_read(const FcRun *run, char *const *pages)
 
 		fc_count_n(FC_HITS, good);
 		fc_count_n(FC_READ_NS, end - begin);
+		fc_count_relation(fc_tag_rel(&run->tag), FC_REL_HITS, good, end - begin);
+		fc_count_latency(FC_LATENCY_FLASH_READ, end - begin);
 		fc_times_flash_read(run, begin, end, good, ahead > 0);
 	}
 	return good;

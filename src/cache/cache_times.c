@@ -37,6 +37,8 @@
 #include "policy.h"
 #include "settings.h"
 #include "stats/stats.h"
+#include "stats/stats_latency.h"
+#include "stats/stats_relation.h"
 
 /* A process tells its times not more often than that; older than a second they tell nothing. */
 #define TELL_NS UINT64CONST(5000000)
@@ -167,8 +169,20 @@ fc_times_flash_read(const FcRun *run, uint64 begin, uint64 end, int n, bool ahea
 		tell();
 }
 
+/* Were they left to the kernel, since it holds them? */
+static bool
+from_page_cache(const FcRun *run, int n)
+{
+	if (run == NULL || run->from_flash || n > run->n)
+		return false;
+	for (int i = 0; i < n; i++)
+		if (run->why[i] != FC_LEFT_TO_PAGE_CACHE)
+			return false;
+	return true;
+}
+
 void
-fc_cache_disk_read(const FcRun *run, uint64 begin, int n)
+fc_cache_disk_read(const FcRun *run, FcRel rel, uint64 begin, int n)
 {
 	uint64		end = fc_now_ns();
 	uint64		ns = end - begin;
@@ -177,6 +191,8 @@ fc_cache_disk_read(const FcRun *run, uint64 begin, int n)
 	Assert(n > 0 && begin <= end);
 	fc_count_n(FC_DISK_READS, n);
 	fc_count_n(FC_DISK_READ_NS, ns);
+	fc_count_relation(rel, FC_REL_DISK_READS, n, ns);
+	fc_count_latency(from_page_cache(run, n) ? FC_LATENCY_PAGE_CACHE_READ : FC_LATENCY_DISK_READ, ns);
 	if (fc_cache == NULL)
 		return;
 	now = time_to_tell(begin, end);
@@ -200,9 +216,10 @@ fc_cache_disk_read(const FcRun *run, uint64 begin, int n)
 }
 
 void
-fc_cache_disk_read_started(int n)
+fc_cache_disk_read_started(FcRel rel, int n)
 {
 	fc_count_n(FC_DISK_READS, n);
+	fc_count_relation(rel, FC_REL_DISK_READS, n, 0);
 }
 
 bool

@@ -4,7 +4,7 @@
  *	  Shared memory of the directory, its chains, and what readers call.
  *
  * Memory, per slot: an entry of 32 bytes, a chain head for every second slot
- * (2 bytes), a ghost fingerprint for every second (1 byte), four page
+ * (2 bytes), a bit that tells whether it was hit, a ghost fingerprint for every second (1 byte), four page
  * generations of 8 bytes for every 24th (1.3 bytes), and 0.8 bytes of
  * epochs; the last two within limits.
  *
@@ -36,12 +36,21 @@ LWLockPadded *fc_dir_locks;
 FcEntry    *fc_dir_entries;
 static FcLink *heads;
 
+/* One bit a slot: its page has been wanted since it was linked. */
+static pg_atomic_uint32 *hit_map;
+
 /* ---- shared memory ---- */
 
 static uint32
 heads_for(uint32 slots)
 {
 	return Max(1, slots / 2 / FC_PARTITIONS);
+}
+
+static Size
+hit_map_size(uint32 slots)
+{
+	return CACHELINEALIGN(((Size) slots + 31) / 32 * sizeof(pg_atomic_uint32));
 }
 
 FcPart
@@ -56,6 +65,7 @@ fc_directory_part(uint32 slots, bool keep)
 	size = add_size(size, CACHELINEALIGN(mul_size((Size) heads_for(slots) * FC_PARTITIONS, sizeof(FcLink))));
 	size = add_size(size, fc_ghosts_size(slots));
 	size = add_size(size, fc_marks_size(slots));
+	size = add_size(size, hit_map_size(slots));
 	if (keep)
 		size = add_size(size, fc_keep_size(slots));
 	return fc_part("pg_flashcache directory", size);
@@ -85,6 +95,8 @@ fc_directory_shmem_init(uint32 slots, bool keep, int tranche)
 	p += fc_ghosts_size(slots);
 	fc_marks_init(p);
 	p += fc_marks_size(slots);
+	hit_map = (pg_atomic_uint32 *) p;
+	p += hit_map_size(slots);
 	if (keep)
 		fc_keep_init(p, slots);
 
@@ -220,6 +232,25 @@ fc_unlink_entry(FcLink *link, FcSlotState new_state)
 	Assert(before > 0 && before <= fc_dir->slots);
 }
 
+/* ---- has it been of use? ---- */
+
+bool
+fc_slot_was_hit(FcSlotNo slot)
+{
+	return (pg_atomic_read_u32(&hit_map[slot / 32]) & (1u << (slot % 32))) != 0;
+}
+
+void
+fc_slot_hit(FcSlotNo slot, bool hit)
+{
+	if (fc_slot_was_hit(slot) == hit)
+		return;
+	if (hit)
+		pg_atomic_fetch_or_u32(&hit_map[slot / 32], 1u << (slot % 32));
+	else
+		pg_atomic_fetch_and_u32(&hit_map[slot / 32], ~(1u << (slot % 32)));
+}
+
 /* ---- invalidation ---- */
 
 void
@@ -269,7 +300,7 @@ fc_directory_remove(const FcTag *tag, uint64 hash)
 	}
 	LWLockRelease(lock);
 	if (link != NULL)
-		fc_count(FC_EVICT_INVALIDATED);
+		fc_count_invalidated(fc_tag_rel(tag));
 }
 
 /* ---- reading ---- */
@@ -343,7 +374,11 @@ fc_directory_touch(const FcSlotRef *ref)
 	/* a lost race loses a reference, nothing else; no order needed */
 	if (fc_word_version(old) == ref->version && fc_word_state(old) == FC_SLOT_USED &&
 		(old & FC_COUNT_MASK) < FC_REFCOUNT_MAX)
+	{
+		if ((old & FC_COUNT_MASK) == 0)
+			fc_slot_hit(ref->slot, true);
 		pg_atomic_compare_exchange_u32(word, &old, old + 1);
+	}
 }
 
 void

@@ -91,6 +91,8 @@ fc_free_used(FcSlotNo slot, FcCounter why)
 	FcEntry    *e = &fc_dir_entries[slot];
 	FcTag		tag = e->tag;	/* stable: only this process publishes */
 	uint64		hash = fc_directory_hash(&tag);
+	bool		was_hit = fc_slot_was_hit(slot);
+	bool		freed = false;
 	LWLock	   *lock = fc_lock_partition(hash, LW_EXCLUSIVE);
 
 	Assert(fc_directory_is_mine());
@@ -100,9 +102,19 @@ fc_free_used(FcSlotNo slot, FcCounter why)
 
 		Assert(link != NULL && *link == slot + 1);
 		fc_unlink_entry(link, FC_SLOT_FREE);
-		fc_count(why);
+		freed = true;
 	}
 	LWLockRelease(lock);
+	if (!freed)
+		return;
+	if (why == FC_EVICT_INVALIDATED)
+	{
+		fc_count_invalidated(fc_tag_rel(&tag));
+		return;
+	}
+	fc_count(why);
+	if (!was_hit)
+		fc_count_relation(fc_tag_rel(&tag), FC_REL_USELESS, 1, 0);
 }
 
 /* Does the policy of its file keep the entry from being evicted? */
@@ -250,6 +262,7 @@ fc_link_entry(FcEntry *e, const FcTag *tag, uint64 hash, uint32 crc, uint32 epoc
 	e->crc = crc;
 	pg_atomic_write_u32(&e->epoch, epoch);
 	e->next = *head;
+	fc_slot_hit(fc_slot_of(e), false);
 	*head = fc_slot_of(e) + 1;
 
 	/*
@@ -270,6 +283,7 @@ fc_directory_publish(FcSlotNo slot, const FcTag *tag, uint64 hash,
 	FcEntry    *e = &fc_dir_entries[slot];
 	LWLock	   *lock = fc_lock_partition(hash, LW_EXCLUSIVE);
 	FcPublish	result = FC_PUBLISH_DONE;
+	bool		replaced = false;
 	FcLink	   *link;
 	uint32		epoch;
 
@@ -287,7 +301,7 @@ fc_directory_publish(FcSlotNo slot, const FcTag *tag, uint64 hash,
 		else
 		{
 			fc_unlink_entry(link, FC_SLOT_FREE);	/* dead, not yet swept */
-			fc_count(FC_EVICT_INVALIDATED);
+			replaced = true;
 		}
 	}
 	if (result == FC_PUBLISH_DONE)
@@ -298,6 +312,8 @@ fc_directory_publish(FcSlotNo slot, const FcTag *tag, uint64 hash,
 		fc_set_state(e, FC_SLOT_FREE);
 	}
 	LWLockRelease(lock);
+	if (replaced)
+		fc_count_invalidated(fc_tag_rel(tag));
 	return result;
 }
 

@@ -19,6 +19,7 @@
 #include "policy.h"
 #include "port/atomics.h"
 #include "stats/stats.h"
+#include "stats/stats_relation.h"
 #include "storage/lwlock.h"
 
 #define FC_PARTITIONS 64
@@ -204,6 +205,18 @@ extern void fc_set_kept(FcEntry *e, bool kept);
 
 /* Caller holds the partition's lock exclusively. */
 extern void fc_unlink_entry(FcLink *link, FcSlotState new_state);
+
+/* Has the slot's page been wanted since it was linked?  For counting alone: no order needed. */
+extern bool fc_slot_was_hit(FcSlotNo slot);
+extern void fc_slot_hit(FcSlotNo slot, bool hit);
+
+/* A page of a relation, which may be gone by now, is no longer there.  No lock may be held. */
+static inline void
+fc_count_invalidated(FcRel rel)
+{
+	fc_count(FC_EVICT_INVALIDATED);
+	fc_count_old_relation(rel, FC_REL_INVALIDATIONS, 1);
+}
 
 /* ---- directory_generations.c: when pages were invalidated ---- */
 

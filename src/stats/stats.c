@@ -13,6 +13,9 @@
 #include "compat.h"
 #include "miscadmin.h"
 #include "stats/stats.h"
+#include "stats/stats_latency.h"
+#include "stats/stats_relation.h"
+#include "stats/stats_statement.h"
 #include "storage/proc.h"
 #include "storage/shmem.h"
 #include "utils/timestamp.h"
@@ -164,6 +167,19 @@ fc_stats_read(uint64 *sums, TimestampTz *reset_at)
 		sums[c] = before.counter[c] + (fc_stats != NULL ? fc_stats_total(c) - base[c] : 0);
 }
 
+TimestampTz
+fc_stats_reset_at(void)
+{
+	TimestampTz at = 0;
+
+	if (fc_stats == NULL)
+		return at;
+	SpinLockAcquire(&fc_stats->lock);
+	at = fc_stats->reset_at;
+	SpinLockRelease(&fc_stats->lock);
+	return at;
+}
+
 void
 fc_stats_reset(void)
 {
@@ -171,6 +187,9 @@ fc_stats_reset(void)
 	FcKept	   *kept = fc_stats_kept();
 	uint64		sums[FC_COUNTERS];
 
+	fc_stats_relation_reset();
+	fc_stats_statement_reset();
+	fc_stats_latency_reset();
 	if (fc_stats == NULL)
 	{
 		if (kept != NULL)

@@ -186,7 +186,12 @@ fc_stats_process(FcReads *reads)
 
 /* One sum since start, unaffected by resets. */
 extern uint64 fc_stats_total(FcCounter counter);
+
+/* Counters, those of relations and statements, and histograms. */
 extern void fc_stats_reset(void);
+
+/* When this run began to count, or the last reset in it; 0 without a cache.  What is not kept over a restart counts from there. */
+extern TimestampTz fc_stats_reset_at(void);
 
 /* By how much a sum has grown since it was `earlier`, or since the last reset if that is later. */
 extern uint64 fc_stats_since(FcCounter counter, uint64 earlier);

@@ -16,6 +16,7 @@
 #include <sys/uio.h>
 
 #include "stats/stats.h"
+#include "stats/stats_latency.h"
 #include "store/store_internal.h"
 #include "store/store_process.h"
 
@@ -379,9 +380,12 @@ fc_store_write(FcSlotNo first, char *const *pages, int n, int timeout_ms)
 	pgstat_report_wait_end();
 	if (written == expected)
 	{
+		uint64		end = fc_now_ns();
+
 		fc_count(FC_WRITES);
 		fc_count_n(FC_WRITE_BYTES, expected);
-		fc_count_n(FC_WRITE_NS, fc_now_ns() - begin);
+		fc_count_n(FC_WRITE_NS, end - begin);
+		fc_count_latency(FC_LATENCY_FLASH_WRITE, end - begin);
 	}
 	return fc_state_judge(fc_state_opening(), true, written == expected, written, expected, fc_slot_offset(first), timeout_ms);
 }

@@ -21,12 +21,15 @@ MODULES: dict[str, int] = {
     "sql_functions": 6,
     "sql_extents": 6,
     "sql_policy": 6,
+    "sql_objects": 6,
     "prewarm": 5,
     "sql_row": 5,
     "attach": 4,
     "writer": 4,
     "explain": 4,
     "resolver": 4,
+    "statements": 4,
+    "objects": 4,
     "buffers": 4,
     "map": 4,
     "cache": 3,
@@ -55,7 +58,7 @@ MODULES: dict[str, int] = {
 }
 
 # Headers of the project that any module may include, upwards too.
-FOR_ALL = {"stats/stats.h", "failpoint.h"}
+FOR_ALL = {"stats/stats.h", "stats/stats_relation.h", "stats/stats_latency.h", "stats/stats_statement.h", "failpoint.h"}
 
 # Server headers that only one module may include.
 RESERVED: dict[str, str] = {
@@ -69,7 +72,7 @@ WITHOUT_SERVER = {"policy", "checksum", "machine"}
 
 # Where the server's version may be asked for: in modules that live with the server's internals, and in files that are
 # about something that only some versions have.
-VERSION_MODULES = {"compat", "attach", "bufscan", "explain"}
+VERSION_MODULES = {"compat", "attach", "bufscan", "explain", "statements"}
 VERSION_FILES = {"stats_kind.c", "memory.c"}
 
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"')

@@ -1,0 +1,17 @@
+/*-------------------------------------------------------------------------
+ *
+ * statements.h
+ *	  What statements read: measured around the executor, and counted by query
+ *	  identifier (stats/stats_statement.h).
+ *
+ * Copyright (c) 2026, the pg_flashcache developers
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef FC_STATEMENTS_H
+#define FC_STATEMENTS_H
+
+/* While libraries are loaded, on a server that is to have a cache: steps in, and asks for query identifiers. */
+extern void fc_statements_init(void);
+
+#endif							/* FC_STATEMENTS_H */
