@@ -215,7 +215,7 @@ BEGIN
 					WHERE $1 IS NOT NULL),
 				moved AS (
 					SELECT c.key, c.grp, c.labels, c.reset, (
-						SELECT jsonb_object_agg(e.key, round(d.delta, 3)) FROM jsonb_each(c.counters) e
+						SELECT jsonb_object_agg(e.key, trim_scale(round(d.delta, 3))) FROM jsonb_each(c.counters) e
 							CROSS JOIN LATERAL (SELECT e.value::numeric
 								- CASE WHEN c.reset THEN 0 ELSE coalesce((c.was -> e.key)::numeric, 0) END AS delta) d
 						WHERE d.delta <> 0) AS moved

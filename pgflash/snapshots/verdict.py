@@ -141,7 +141,9 @@ def relative(before: float | None, after: float | None) -> str:
     """Change in percent."""
     if before is None or after is None:
         return "-"
+    if before == after:
+        return "0%"
     if before == 0:
-        return "0%" if after == 0 else "new"
+        return "new"
     change = 100 * (after - before) / before
     return f"{change:+,.0f}%" if abs(change) >= 10 or round(change) == change else f"{change:+.1f}%"
