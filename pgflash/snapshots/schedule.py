@@ -54,19 +54,19 @@ class Schedule:
         while self._left is None or self._left > 0:
             try:
                 with contextlib.closing(server.connect(self.dsn)) as connection:
-                    schema = server.schema_of(connection, take=True)
                     connected = True
-                    self._while_connected(connection, schema)
+                    self._while_connected(connection)
             except (BrokeOff, psycopg.OperationalError) as error:
                 if not connected:  # wrong from the beginning: for the user, not for patience
                     raise
                 self.lost(f"{str(error).strip().splitlines()[0]}; trying again every {RETRY_S:g} s")
                 time.sleep(RETRY_S)
 
-    def _while_connected(self, connection: Connection, schema: str) -> None:
+    def _while_connected(self, connection: Connection) -> None:
         look = time.monotonic()
         while self._left is None or self._left > 0:
             if time.monotonic() >= self._due:
+                schema = server.schema_of(connection, take=True)  # each time: it may have been renamed, and another be in its place
                 self.told(once(connection, schema, self.wanted, self.waits))
                 self.wanted.note = None
                 self._due = next_due(self._due, self.every_s)

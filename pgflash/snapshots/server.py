@@ -15,6 +15,11 @@ from pgflash.pilot.db import Connection
 
 TABLES = ("pg_flashcache_snapshots", "pg_flashcache_snapshot_data", "pg_flashcache_snapshot_state", "pg_flashcache_snapshot_settings")
 READ = TABLES[:2]
+FUNCTIONS = (
+    "pg_flashcache_snapshot(text, interval, bigint)",
+    "pg_flashcache_snapshot_collect(jsonb, integer)",
+    "pg_flashcache_drop_snapshots(interval, bigint)",
+)
 
 
 @dataclass
@@ -60,8 +65,9 @@ def schema_of(connection: Connection, *, take: bool) -> str:
         )
     wanted = [f"has_table_privilege('{schema}.{name}', 'SELECT')" for name in (TABLES if take else READ)]
     if take:
-        wanted += [f"has_table_privilege('{schema}.{name}', 'INSERT, UPDATE')" for name in TABLES]
-        wanted += [f"has_function_privilege('{schema}.pg_flashcache_snapshot(text, interval, bigint)', 'EXECUTE')"]
+        wanted += [f"has_table_privilege('{schema}.{name}', '{what}')" for name in TABLES[:3] for what in ("INSERT", "UPDATE", "DELETE")]
+        wanted += [f"has_any_column_privilege('{schema}.{TABLES[3]}', 'UPDATE')"]
+        wanted += [f"has_function_privilege('{schema}.{name}', 'EXECUTE')" for name in FUNCTIONS]
     allowed = _row(connection, f"SELECT {' AND '.join(wanted)}")
     if allowed != (True,):
         raise MachineError(
@@ -93,14 +99,17 @@ def take(
     extras: list[Extra] | None = None,
     pg_profile: bool = False,
 ) -> Taken:
-    """A snapshot, with sections of pgflash's own in the same transaction."""
+    """A snapshot, with sections of pgflash's own in the same transaction.
+
+    The arguments have the types of the function, so that no other of that name is a better match.
+    """
     extras = extras or []
     try:
         with connection.transaction():
             before = _count(connection, schema)
             found = _row(
                 connection,
-                f"SELECT {schema}.pg_flashcache_snapshot(%s, make_interval(secs => %s), %s)", note, keep_s, max_bytes,
+                f"SELECT {schema}.pg_flashcache_snapshot(%s::text, pg_catalog.make_interval(secs => %s)::interval, %s::bigint)", note, keep_s, max_bytes,
             )  # fmt: skip
             assert found is not None
             number = int(found[0])

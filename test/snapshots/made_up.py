@@ -27,7 +27,9 @@ def waits(**samples: float) -> list[dict[str, Any]]:
     return rows
 
 
-def interval(*steps: Sections, seconds: float = 100, version: int = 150000, problems: dict[str, str] | None = None, first: int = 1) -> Interval:
+def interval(
+    *steps: Sections, seconds: float = 100, version: int = 150000, problems: dict[str, str] | None = None, first: int = 1
+) -> Interval:
     made = [
         Step(
             first + number, START + timedelta(seconds=seconds * number), seconds, "", STARTED, version, [], problems or {},

@@ -36,7 +36,8 @@ def flash() -> Sections:
 
 
 @pytest.mark.parametrize(
-    ("text", "seconds"), [("30s", 30), ("15min", 900), ("1.5h", 5400), ("14d", 1209600), ("15", None), ("0s", None), ("-1h", None), ("1 week", None)]
+    ("text", "seconds"),
+    [("30s", 30), ("15min", 900), ("1.5h", 5400), ("14d", 1209600), ("15", None), ("0s", None), ("-1h", None), ("1 week", None)],
 )
 def test_durations(text: str, seconds: float | None) -> None:
     assert parse_duration(text) == seconds
@@ -69,11 +70,12 @@ def test_the_verdict_on_one() -> None:
 
 def test_the_verdict_on_two() -> None:
     found = verdict.of_two(facts(interval(disk())), facts(interval(flash())))
-    assert found.headline == (
-        "User I/O fell from 71% to 12% of database time, CPU rose from 20% to 74%: the cache works; next limit: CPU."
-    )
+    assert found.headline == ("User I/O fell from 71% to 12% of database time, CPU rose from 20% to 74%: the cache works; next limit: CPU.")
     assert "Database time of a transaction: 100 ms in A, 100 ms in B (0%)." in found.sentences
-    assert "In B: flash answered 90% of the reads that it could have (900 pages); a page took 0.1 ms from flash and 5 ms from disk." in found.sentences
+    assert (
+        "In B: flash answered 90% of the reads that it could have (900 pages); a page took 0.1 ms from flash and 5 ms from disk."
+        in found.sentences
+    )
 
 
 def test_not_by_the_cache() -> None:
@@ -169,7 +171,8 @@ def test_the_rest_counts_for_shares_and_is_no_segment() -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "words"), [(100, 50, "-50%"), (100, 102.5, "+2.5%"), (0, 3, "new"), (0, 0, "0%"), (None, 3, "-"), (1, 2001, "+200,000%")]
+    ("before", "after", "words"),
+    [(100, 50, "-50%"), (100, 102.5, "+2.5%"), (0, 3, "new"), (0, 0, "0%"), (None, 3, "-"), (1, 2001, "+200,000%")],
 )
 def test_change(before: float | None, after: float | None, words: str) -> None:
     assert relative(before, after) == words
@@ -211,4 +214,4 @@ def test_side_by_side() -> None:
     assert ["transactions a second", "10", "20", "+100%"] in grids["load"]
     assert ["pages read from flash a second", "0", "18", "new"] in grids["load"]
     assert {"name": "transactions a second", "a": 10, "b": 20, "change": "+100%"} in values["changes"]
-    assert "data-series=\"2\"" in render.html(made)
+    assert 'data-series="2"' in render.html(made)
