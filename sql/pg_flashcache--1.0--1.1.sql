@@ -104,6 +104,7 @@ CREATE FUNCTION pg_flashcache_snapshot_collect(
 RETURNS SETOF record
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
+SET jit = off
 AS $body$
 DECLARE
 	source record;
@@ -205,14 +206,17 @@ BEGIN
 				WITH now AS MATERIALIZED (
 					SELECT array_to_string(ARRAY[%1$s]::text[], '/', '-') AS key, %2$s AS grp, %3$s AS since,
 						coalesce(jsonb_strip_nulls((SELECT to_jsonb(l) FROM (SELECT %4$s) l)), '{}') AS labels,
-						jsonb_strip_nulls((SELECT to_jsonb(c) FROM (SELECT %5$s) c)) AS counters
+						coalesce((SELECT jsonb_object_agg(e.key, e.value) FROM jsonb_each((SELECT to_jsonb(c) FROM (SELECT %5$s) c)) e
+							WHERE jsonb_typeof(e.value) = 'number' AND e.value::numeric <> 0), '{}') AS counters
 					FROM %6$s v),
 				compared AS (
-					SELECT n.key, n.grp, n.labels, n.counters, w.was -> 'c' AS was,
-						w.was IS NOT NULL AND (n.since IS DISTINCT FROM w.was ->> 's' OR EXISTS (
-							SELECT FROM jsonb_each(n.counters) c WHERE c.value::numeric < (w.was -> 'c' -> c.key)::numeric)) AS reset
-					FROM now n CROSS JOIN LATERAL (SELECT $1 -> n.key AS was) w
-					WHERE $1 IS NOT NULL),
+					SELECT n.key, n.grp, n.labels, n.counters, k.value -> 'c' AS was,
+						k.key IS NOT NULL AND (n.since IS DISTINCT FROM k.value ->> 's' OR EXISTS (
+							SELECT FROM jsonb_each(k.value -> 'c') c
+							WHERE c.value::numeric > coalesce((n.counters -> c.key)::numeric, 0))) AS reset
+					FROM now n LEFT JOIN jsonb_each($1) k ON k.key = n.key
+					WHERE $1 IS NOT NULL
+						AND ($4 OR n.counters IS DISTINCT FROM coalesce(k.value -> 'c', '{}') OR n.since IS DISTINCT FROM k.value ->> 's')),
 				moved AS (
 					SELECT c.key, c.grp, c.labels, c.reset, (
 						SELECT jsonb_object_agg(e.key, trim_scale(round(d.delta, 3))) FROM jsonb_each(c.counters) e
@@ -240,10 +244,8 @@ BEGIN
 							'tablespace', g.grp, 'rest', (SELECT count(*) FROM ranked r WHERE r.rank > $3 AND r.grp IS NOT DISTINCT FROM g.grp))),
 							'moved', g.moved))
 						FROM (SELECT grp, jsonb_object_agg(key, total) AS moved FROM rest GROUP BY 1) g), '[]') END,
-					(SELECT coalesce(jsonb_object_agg(n.key, jsonb_strip_nulls(jsonb_build_object('s', n.since, 'c', k.counters))), '{}')
-						FROM now n CROSS JOIN LATERAL (
-							SELECT jsonb_object_agg(e.key, e.value) AS counters FROM jsonb_each(n.counters) e WHERE e.value::numeric <> 0) k
-						WHERE k.counters IS NOT NULL),
+					(SELECT coalesce(jsonb_object_agg(n.key, jsonb_strip_nulls(jsonb_build_object('s', n.since, 'c', n.counters))), '{}')
+						FROM now n WHERE n.counters <> '{}'),
 					coalesce((SELECT bool_or(m.reset) FROM moved m), false)$q$,
 				(SELECT string_agg(format('v.%I::text', k), ', ' ORDER BY o) FROM unnest(source.keys) WITH ORDINALITY u(k, o)),
 				CASE WHEN source.grp IS NULL THEN 'NULL::text' ELSE format('v.%I::text', source.grp) END,

@@ -41,7 +41,9 @@ class Taken:
 
 
 def connect(dsn: str) -> Connection:
-    return db.connect(dsn, application_name="pgflash snapshot")
+    connection = db.connect(dsn, application_name="pgflash snapshot")
+    db.rows(connection, "SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false)")
+    return connection
 
 
 def schema_of(connection: Connection, *, take: bool) -> str:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-
 from pilot.servers import Server, bin_folder, reachable
 
 _numbers = itertools.count(1)
