@@ -5,7 +5,7 @@
 # Majors: 15
 # Packages: python3-venv
 # Fetches: python
-# Minutes: 1
+# Minutes: 2
 
 stage() {
   local status=0 counts errors failures skipped tests
