@@ -137,6 +137,7 @@ def _over_time(interval: Interval, figure: Figure, values: Callable[[Step, Inter
             one = series.setdefault(name, Series(name, [], []))
             one.x.append(f"{step.taken_at:%Y-%m-%d %H:%M:%S}")
             one.y.append(value)
+    figure.dates = True
     figure.series = [one for one in series.values() if any(value for value in one.y)]
     if not figure.series:
         figure.missing = "Nothing was counted."

@@ -29,9 +29,9 @@ def of_one(facts: Facts) -> Verdict:
     sentences: list[str] = []
     if time is None or time.seconds <= 0:
         return Verdict("open", "Nothing to conclude: no database time was counted.", _cache_words(facts))
-    load = f"{show_number(time.seconds / facts.seconds)} sessions were at work on average" if facts.seconds else ""
+    load = f"sessions at work: {show_number(time.seconds / facts.seconds)} on average" if facts.seconds else ""
     if load:
-        sentences.append(f"{load}; database time was {show_number(time.seconds)} s in {show_number(facts.seconds)} s.")
+        sentences.append(f"Database time was {show_number(time.seconds)} s in {show_number(facts.seconds)} s; {load}.")
     sentences += _cache_words(facts)
     if time.seconds < FEW_SAMPLES_S:
         sentences.append(f"That is little: below {FEW_SAMPLES_S:.0f} s of database time shares are not reliable.")

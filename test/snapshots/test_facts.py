@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from pgflash.pilot.report import charts
 from pgflash.snapshots import diff, render, report, verdict
 from pgflash.snapshots.facts import facts, percentile
 from pgflash.snapshots.moments import parse_duration, split
@@ -201,6 +202,12 @@ def test_a_report_in_one_piece() -> None:
     html = render.html(made)
     assert not re.search(r"<(script|link|img)[^>]*(src|href)=", html[html.rindex("</head>") :]), "nothing is fetched"
     assert 'id="chart-waits" data-series="1"' in html and 'id="chart-reads-over-time" data-series="2"' in html
+    drawn = next(figure for figure in made.figures if figure.id == "reads-over-time")
+    chart = json.loads(charts.as_json(drawn))
+    assert chart["layout"]["xaxis"]["type"] == "date", "of numbers it would show nothing"
+    assert [(line["name"], line["x"]) for line in chart["data"]] == [
+        (name, ["2026-11-26 02:01:40", "2026-11-26 02:03:20"]) for name in ("from flash", "from disk")
+    ]
     values = json.loads(json.dumps(found.as_json()))
     assert (values["user_io_share"], values["cache"]["hits"], values["transactions"]) == (0.12, 1800, 2000)
 
