@@ -75,8 +75,7 @@ CREATE TABLE fc_counted (schemaname name, relname name, relid oid, relkind "char
 CREATE VIEW fc_source AS SELECT * FROM fc_counted;
 DO $$ BEGIN
   IF to_regclass('pg_stat_flashcache_relation') IS NOT NULL THEN
-    ALTER EXTENSION pg_flashcache DROP VIEW pg_stat_flashcache_relation;
-    DROP VIEW pg_stat_flashcache_relation;
+    ALTER VIEW pg_stat_flashcache_relation RENAME TO fc_hidden;
   END IF;
 END $$;
 ALTER VIEW fc_source RENAME TO pg_stat_flashcache_relation;
