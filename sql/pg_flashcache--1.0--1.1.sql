@@ -207,7 +207,7 @@ BEGIN
 					SELECT array_to_string(ARRAY[%1$s]::text[], '/', '-') AS key, %2$s AS grp, %3$s AS since,
 						coalesce(jsonb_strip_nulls((SELECT to_jsonb(l) FROM (SELECT %4$s) l)), '{}') AS labels,
 						coalesce((SELECT jsonb_object_agg(e.key, e.value) FROM jsonb_each((SELECT to_jsonb(c) FROM (SELECT %5$s) c)) e
-							WHERE jsonb_typeof(e.value) = 'number' AND e.value::numeric <> 0), '{}') AS counters
+							WHERE e.value NOT IN ('null', '0')), '{}') AS counters
 					FROM %6$s v),
 				compared AS (
 					SELECT n.key, n.grp, n.labels, n.counters, k.value -> 'c' AS was,

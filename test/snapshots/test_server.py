@@ -66,6 +66,8 @@ def test_an_interval_is_the_sum_of_its_snapshots(database: Database) -> None:
     assert found["restarted"] is False and found["resets"] == []
     assert found["notes"] == ["snapshot 1: before"]
     assert found["missing"]["statements"] == "the extension pg_stat_statements is not installed in this database"
+    assert not {"cache", "database", "wal", "relations", "host"} & set(found["missing"]), "a column that is NULL is no obstacle"
+    assert found["transactions"] > 0
     assert found["cache"]["state"] == "active"
     assert found["verdict"]["headline"]
 
