@@ -68,6 +68,7 @@ def check_tree(root: Path) -> list[str]:
         extension = first(r"^default_version\s*=\s*'([^']+)'", "pg_flashcache.control")
         news = first(r"^## (\S+)", "CHANGELOG.md")
         source = first(r'^#define FC_VERSION "([^"]+)"', "src/compat.h")
+        command = first(r'^__version__ = "([^"]+)"', "pgflash/__init__.py")
         tool = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]["version"]
     except ValidationError as error:
         return [f"META.json: {'.'.join(map(str, e['loc']))} is not as the PGXN Meta Spec wants it" for e in error.errors()]
@@ -81,6 +82,7 @@ def check_tree(root: Path) -> list[str]:
             ("META.json: version", meta.version, whole),
             ("META.json: version of pg_flashcache", provided.version, whole),
             ("pyproject.toml: version", tool, whole),
+            ("pgflash/__init__.py: version", command, whole),
             ("src/compat.h: FC_VERSION", source, extension),
             ("CHANGELOG.md: first heading", news, extension),
         )
@@ -99,6 +101,7 @@ GOOD_TREE = {
     ' "version": "1.0.0"}}, "no_index": {"directory": ["docs"]}}',
     "pg_flashcache.control": "comment = 'x'\ndefault_version = '1.0'\n",
     "pyproject.toml": '[project]\nversion = "1.0.0"\n',
+    "pgflash/__init__.py": '__version__ = "1.0.0"\n',
     "CHANGELOG.md": "# Changelog\n\n## 1.0 (unreleased)\n## 0.9\n",
     "sql/pg_flashcache--1.0.sql": "",
     "docs/README.md": "",
@@ -134,6 +137,7 @@ BROKEN: list[Change] = [
     ("META.json", "docs/README.md", "docs/x.md", ["META.json: there is no docs/x.md"]),
     ("META.json", '["docs"]', '["lab"]', ["META.json: there is no lab"]),
     ("pyproject.toml", "1.0.0", "1.1.0", ["pyproject.toml: version is 1.1.0, and by the control file it should be 1.0.0"]),
+    ("pgflash/__init__.py", "1.0.0", "1.1.0", ["pgflash/__init__.py: version is 1.1.0, and by the control file it should be 1.0.0"]),
     ("CHANGELOG.md", "## 1.0 (unreleased)\n", "", ["CHANGELOG.md: first heading is 0.9, and by the control file it should be 1.0"]),
     ("CHANGELOG.md", "## ", "", ["CHANGELOG.md names no version"]),
     ("src/compat.h", '"1.0"', "", ["src/compat.h names no version"]),

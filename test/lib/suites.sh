@@ -5,7 +5,7 @@
 #   stage_directory NAME       makes a directory for the servers of a stage and prints its path, which is short
 #   analysis_directory NAME    the same for a run of test.sh within a stage
 #   run_own_suite ...          `regress` or `isolation`; prints `N passed, N failed` last
-#   run_prove NAME SCRIPT...   TAP scripts, in the directory NAME; then
+#   run_prove NAME SCRIPT...   TAP scripts, in the directory NAME; one that hangs is ended; then
 #   count_prove NAME           what the failed ones logged, and `N passed, N failed`
 #   sum_suites FILE N STATUS   the sum of N such lines in what several suites printed
 #   upstream_tests             unpacks PostgreSQL's own tests
@@ -55,10 +55,12 @@ run_prove() {
   # The TAP modules append this file to every postgresql.conf.
   echo "${FC_EXTRA_CONF:-}" >"$work/extra.conf"
   # From 16 on there are two more variables; where they are not set, the scripts write into the folder they are run in.
+  # A script that takes longer than any does is ended: it stops its servers, and says where it was.
   server env TEMP_CONFIG="$work/extra.conf" TESTDIR="$directory" TESTDATADIR="$directory/tmp_check" \
     TESTLOGDIR="$directory/tmp_check/log" PG_REGRESS="$FC_PGXS_TEST/regress/pg_regress" PG_TEST_PORT_DIR="$directory/ports" \
     FC_PRODUCTION="$work/production/pg_flashcache.so" FC_WITHOUT_LIBURING="$work/without-liburing/pg_flashcache.so" \
-    prove --jobs 2 --timer -I "$FC_PGXS_TEST/perl" -I "$tree/test/lib" "$@" 2>&1 |
+    PERL5LIB="$FC_PGXS_TEST/perl:$tree/test/lib" \
+    prove --jobs 2 --timer --exec "timeout --foreground --verbose --kill-after=60 ${FC_SCRIPT_SECONDS:-720} perl" "$@" 2>&1 |
     tee "$work/prove" || status=$?
   echo "$status" >"$work/prove.status"
 }

@@ -11,6 +11,9 @@
 # line printed is shown when it is done, and is in build/test-logs-all/NN-MAJOR/, with the logs of its stages. What failed is
 # said again at the very end.
 #
+# FC_MINUTES in the environment: the run ends after so many, with what is known by then; what was under way or had not begun has
+# failed. Whoever waits for the run and gives up on it sees nothing (.ci/run).
+#
 # Expects test/lib/stages.sh, with the heads loaded.
 
 # What is not tested on a major, and why.
@@ -99,8 +102,8 @@ fc_test_line() {
 
 fc_test_all() {
   local root=$1 how=$2 logs=$1/build/test-logs-all lanes=${FC_LANES:-1}
-  local passed=0 failed=0 i next=0 status pid counts
-  local number major arms conf stages name kept
+  local passed=0 failed=0 i next=0 status pid counts guard='' out_of_time=''
+  local number major arms conf stages name kept file
   local -a lines=() summary=() began=()
   local -A line_of=() before=()
   if [ "$how" = --full ]; then
@@ -119,6 +122,11 @@ fc_test_all() {
   trap fc_test_leave EXIT
   trap 'exit 130' INT
   trap 'exit 143' TERM HUP
+  trap 'out_of_time=yes' USR1
+  if [ -n "${FC_MINUTES:-}" ]; then
+    { sleep "$((FC_MINUTES * 60))" && kill -USR1 $$; } >/dev/null 2>&1 &
+    guard=$!
+  fi
 
   # Where this fails, the line itself says why.
   for ((i = 0; i < ${#lines[@]}; i++)); do
@@ -127,7 +135,7 @@ fc_test_all() {
     "$root/test.sh" --server "$major" --install $stages >>"$logs/install.log" 2>&1 </dev/null || true
   done
 
-  while [ "$next" -lt ${#lines[@]} ] || [ ${#line_of[@]} -gt 0 ]; do
+  while [ -z "$out_of_time" ] && { [ "$next" -lt ${#lines[@]} ] || [ ${#line_of[@]} -gt 0 ]; }; do
     if [ "$next" -lt ${#lines[@]} ] && [ ${#line_of[@]} -lt "$lanes" ]; then
       fc_test_line "$next"
       mkdir -p "$kept"
@@ -147,6 +155,7 @@ fc_test_all() {
     fi
     status=0
     wait -n -p pid "${!line_of[@]}" || status=$?
+    [ -z "$out_of_time" ] || break
     i=${line_of[$pid]}
     unset "line_of[$pid]"
     fc_test_running=("${!line_of[@]}")
@@ -169,6 +178,22 @@ fc_test_all() {
       { echo "--- $name broke off ($kept/output):" && tail -n 10 "$kept/output" | cut -c 1-160 | sed 's/^/  /'; } >>"$logs/failures"
     fi
   done
+  [ -z "$guard" ] || pkill -P "$guard" || true
+  if [ -n "$out_of_time" ]; then
+    fc_test_leave
+    for ((i = 0; i < ${#lines[@]}; i++)); do
+      fc_test_line "$i"
+      [ "$i" -ge "$next" ] || [[ " ${line_of[*]} " == *" $i "* ]] || continue
+      failed=$((failed + 1))
+      summary+=("$name: not finished after $FC_MINUTES minutes")
+      {
+        echo "--- $name: not finished after $FC_MINUTES minutes; its last lines ($kept/):"
+        for file in "$kept/failures" "$kept/output"; do
+          [ ! -s "$file" ] || tail -n 5 "$file" | cut -c 1-160 | sed 's/^/  /'
+        done
+      } >>"$logs/failures"
+    done
+  fi
   if [ -s "$logs/failures" ]; then
     echo
     echo "=== failed"

@@ -110,7 +110,7 @@ SELECT current_setting('pg_flashcache.file') LIKE '/%' AS may_see;
 RESET ROLE;
 
 -- The extension itself: for superusers, since what is written in C runs with the server's rights.
-SELECT superuser, trusted, relocatable FROM pg_available_extension_versions WHERE name = 'pg_flashcache';
+SELECT DISTINCT superuser, trusted, relocatable FROM pg_available_extension_versions WHERE name = 'pg_flashcache';
 CREATE DATABASE fc_own OWNER fc_nobody;
 \c fc_own
 SET ROLE fc_nobody;
