@@ -36,7 +36,7 @@ def _draw(figure: Figure) -> go.Figure:
         font={"family": "system-ui, sans-serif", "size": 13},
         legend={"orientation": "h", "y": -0.24},
         barmode="group",
-        xaxis={"title": {"text": figure.x_title}, "type": "category" if figure.kind == "bar" else "log" if figure.log_x else "linear"},
+        xaxis={"title": {"text": figure.x_title}, "type": _x_type(figure)},
         yaxis=_bar_axis(figure) if figure.kind == "bar" else _axis(figure.y_title, log=figure.log_y, values=_values(figure)),
     )
     if second:
@@ -62,6 +62,12 @@ def _draw(figure: Figure) -> go.Figure:
         ticks = sorted({x for series in figure.series for x in series.x if isinstance(x, int | float)})
         drawn.update_layout(xaxis={"tickmode": "array", "tickvals": ticks, "ticktext": [f"{tick:g}" for tick in ticks]})
     return drawn
+
+
+def _x_type(figure: Figure) -> str:
+    if figure.kind == "bar":
+        return "category"
+    return "date" if figure.dates else "log" if figure.log_x else "linear"
 
 
 def _axis(title: str, *, log: bool, values: list[float] | None = None) -> dict[str, object]:

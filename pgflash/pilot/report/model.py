@@ -50,6 +50,7 @@ class Figure:
     y_title: str = ""
     y2_title: str = ""
     log_x: bool = False
+    dates: bool = False  # x are times
     log_y: bool = False
     series: list[Series] = field(default_factory=list)
     grid: Grid | None = None

@@ -66,8 +66,8 @@ DROP SCHEMA shared_schema CASCADE;
 DROP ROLE fc_planter;
 CREATE EXTENSION pg_flashcache;
 
--- Nothing that the script makes has a body which would look names up when it is used.
-SELECT p.proname, l.lanname FROM pg_depend d
+-- Nothing that the script makes has a body which would look names up when it is used, by a path that is not its own.
+SELECT p.proname, l.lanname, p.prosqlbody IS NOT NULL AS parsed, p.proconfig FROM pg_depend d
   JOIN pg_proc p ON d.classid = 'pg_proc'::regclass AND p.oid = d.objid
   JOIN pg_language l ON l.oid = p.prolang
   JOIN pg_extension e ON d.refclassid = 'pg_extension'::regclass AND e.oid = d.refobjid

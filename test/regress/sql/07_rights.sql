@@ -11,21 +11,22 @@ CREATE FUNCTION fc_objects(class regclass) RETURNS SETOF oid AS $$
   WHERE e.extname = 'pg_flashcache' AND d.deptype = 'e' AND d.classid = class
 $$ LANGUAGE sql;
 
--- kinds of objects: nothing but functions, views, and the table of rules (and their row types, from 17 on)
+-- kinds of objects: nothing but functions, tables and views, and a trigger (and their row types, from 17 on)
 SELECT DISTINCT d.classid::regclass AS kind FROM pg_depend d JOIN pg_extension e
   ON d.refobjid = e.oid AND d.refclassid = 'pg_extension'::regclass
 WHERE e.extname = 'pg_flashcache' AND d.deptype = 'e' AND d.classid <> 'pg_type'::regclass ORDER BY 1;
 
--- functions: only what sets policies runs with its owner's rights, and with its own search path; each is in C
+-- functions: only what sets policies runs with its owner's rights; each is in C, where no search path matters, or has one of its own
 SELECT p.oid::regprocedure AS function, l.lanname AS lang, p.prosecdef AS definer, p.proisstrict AS strict,
   p.proparallel AS parallel, r.rolsuper AS owner_super,
+  l.lanname <> 'c' AS sql, coalesce('search_path=pg_catalog, pg_temp' = ANY (p.proconfig), false) AS path,
   has_function_privilege('fc_nobody', p.oid, 'EXECUTE') AS nobody,
   has_function_privilege('fc_monitor', p.oid, 'EXECUTE') AS monitor,
   has_function_privilege('fc_super', p.oid, 'EXECUTE') AS super
 FROM pg_proc p JOIN pg_language l ON l.oid = p.prolang JOIN pg_roles r ON r.oid = p.proowner
 WHERE p.oid IN (SELECT fc_objects('pg_proc')) ORDER BY p.proname COLLATE "C", p.pronargs;
 
--- views and the table of rules: to be read, never to be written to
+-- views and tables: to be read; not to be written to, by those who look
 SELECT c.oid::regclass AS view, c.relkind AS kind, r.rolsuper AS owner_super,
   has_table_privilege('fc_nobody', c.oid, 'SELECT') AS nobody,
   has_table_privilege('fc_monitor', c.oid, 'SELECT') AS monitor,

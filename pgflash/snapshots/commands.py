@@ -1,0 +1,193 @@
+"""pgflash snapshot, report and diff: arguments and output."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from pgflash.errors import ArgumentError, Interrupted
+from pgflash.pilot import db
+from pgflash.snapshots import moments, server
+from pgflash.snapshots.moments import DURATION_FORMS, INTERVAL_FORMS
+from pgflash.snapshots.schedule import Schedule, Wanted, once
+from pgflash.units import parse_size
+
+DsnOption = Annotated[
+    str, typer.Option(help="Connection string of libpq. What is not in it comes from the environment, as of psql: PGHOST, PGDATABASE ...")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="JSON on standard output, errors included.")]
+HtmlOption = Annotated[Path | None, typer.Option(help="Writes the report to this file, with charts, in one piece.")]
+MarkdownOption = Annotated[
+    Path | None, typer.Option(help="Writes it to this file. Without any of the three, Markdown goes to standard output.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    app.command("snapshot")(snapshot_command)
+    app.command("report")(report_command)
+    app.command("diff")(diff_command)
+
+
+def snapshot_command(
+    every: Annotated[
+        str | None,
+        typer.Option(help=f"Goes on, with a snapshot every so often ({DURATION_FORMS}), and samples waits in between, once a second."),
+    ] = None,
+    times: Annotated[int | None, typer.Option(min=1, help="With --every: ends after so many snapshots.")] = None,
+    keep: Annotated[str | None, typer.Option(help="Drops snapshots that are older. Default: that of the server's table, 14d.")] = None,
+    max_size: Annotated[
+        str | None, typer.Option(help="Drops the oldest beyond this size of all of them. Default: that of the server's table, 1GB.")
+    ] = None,
+    note: Annotated[str | None, typer.Option(help="A note, which reports show.")] = None,
+    pg_profile: Annotated[bool, typer.Option("--pg-profile", help="Also takes a sample of pg_profile, in the same transaction.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Says nothing of snapshots that were taken.")] = False,
+    dsn: DsnOption = "",
+    json_: JsonOption = False,
+) -> None:
+    """Takes a snapshot of the server's statistics, to report on later."""
+    wanted = Wanted(note, _duration("--keep", keep), _size(max_size), pg_profile)
+    every_s = _duration("--every", every)
+    if every_s is not None and every_s < 10:
+        raise ArgumentError(f"--every: {every!r} will not do; allowed: 10s or more")
+    if times is not None and every_s is None:
+        raise ArgumentError("--times goes with --every", "without it, one snapshot is taken")
+
+    def tell(taken: server.Taken) -> None:
+        values = {"event": "snapshot", "id": taken.id, "dropped": taken.dropped, "missing": taken.missing}
+        if json_:
+            print(json.dumps(values, ensure_ascii=False), flush=True)
+        elif not quiet:
+            print(f"snapshot {taken.id}" + (f"; {taken.dropped} dropped" if taken.dropped else ""), flush=True)
+
+    def lost(words: str) -> None:
+        if json_:
+            print(json.dumps({"event": "message", "text": words}, ensure_ascii=False), flush=True)
+        else:
+            Console(stderr=True, highlight=False).print(words, markup=False, soft_wrap=True)
+
+    with contextlib.closing(server.connect(dsn)) as connection:  # whatever is wrong is said now
+        schema = server.schema_of(connection, take=True)
+        if pg_profile:
+            server.profile_schema(connection)
+        if every_s is None:
+            tell(once(connection, schema, wanted))
+            return
+    try:
+        Schedule(dsn, every_s, wanted, tell, lost).run(times)
+    except KeyboardInterrupt as error:
+        raise Interrupted("interrupted", "snapshots that were taken are kept") from error
+
+
+def report_command(
+    start: Annotated[
+        str | None, typer.Argument(metavar="FROM", help="A snapshot's number, or a time as PostgreSQL takes it: 'yesterday 02:00'.")
+    ] = None,
+    end: Annotated[str | None, typer.Argument(metavar="TO", help="Another, later; now: the last one.")] = None,
+    list_: Annotated[bool, typer.Option("--list", help="Lists the snapshots instead.")] = False,
+    html: HtmlOption = None,
+    markdown: MarkdownOption = None,
+    dsn: DsnOption = "",
+    json_: JsonOption = False,
+) -> None:
+    """Reports on the time between two snapshots: load, waits, I/O, statements, what the cache did, and a verdict."""
+    from pgflash.snapshots import interval, report
+
+    if not list_ and (start is None or end is None):
+        raise ArgumentError("a report takes FROM and TO", "pgflash report --list shows what snapshots there are")
+    with contextlib.closing(server.connect(dsn)) as connection:
+        schema = server.schema_of(connection, take=False)
+        if list_:
+            _list(connection, schema, json_)
+            return
+        assert start is not None and end is not None
+        with connection.transaction():
+            loaded = interval.load(connection, schema, *moments.between(connection, schema, start, end))
+    made, found = report.make(loaded)
+    _write(made, {"verdict": _verdict(made), "warnings": made.warnings, **found.as_json()}, html, markdown, json_)
+
+
+def diff_command(
+    a: Annotated[str, typer.Argument(help=f"An interval: {INTERVAL_FORMS}.")],
+    b: Annotated[str, typer.Argument(help="The one to compare with it, as a rule the later.")],
+    html: HtmlOption = None,
+    markdown: MarkdownOption = None,
+    dsn: DsnOption = "",
+    json_: JsonOption = False,
+) -> None:
+    """Puts two intervals side by side, such as before and after a change: what has become of the load, of waits and of reads."""
+    from pgflash.snapshots import diff, interval
+
+    asked = moments.split(a), moments.split(b)
+    with contextlib.closing(server.connect(dsn)) as connection:
+        schema = server.schema_of(connection, take=False)
+        with connection.transaction():
+            x, y = (interval.load(connection, schema, *moments.between(connection, schema, *one)) for one in asked)
+    made, values = diff.make(x, y)
+    _write(made, {"verdict": _verdict(made), "warnings": made.warnings, **values}, html, markdown, json_)
+
+
+def _verdict(made: Any) -> dict[str, Any]:
+    return {"headline": made.verdict.headline, "sentences": made.verdict.sentences}
+
+
+def _write(made: Any, values: dict[str, Any], html: Path | None, markdown: Path | None, json_: bool) -> None:
+    from pgflash.snapshots import render
+
+    written = {}
+    if html:
+        render.put(html, render.html(made))
+        written["html"] = str(html)
+    if markdown:
+        render.put(markdown, render.markdown(made))
+        written["markdown"] = str(markdown)
+    if json_:
+        print(json.dumps({**values, **({"written": written} if written else {})}, ensure_ascii=False, default=str))
+    elif written:
+        print("\n".join([made.verdict.headline, *(f"{name}: {path}" for name, path in written.items())]))
+    else:
+        print(render.markdown(made), end="")
+
+
+def _list(connection: db.Connection, schema: str, json_: bool) -> None:
+    rows = db.rows(
+        connection,
+        "SELECT s.id, s.taken_at, s.note, s.resets, (SELECT sum(pg_column_size(d.data)) FROM"
+        f" {schema}.pg_flashcache_snapshot_data d WHERE d.snapshot = s.id) FROM {schema}.pg_flashcache_snapshots s ORDER BY s.id",
+    )
+    if json_:
+        keys = ("id", "taken_at", "note", "resets", "bytes")
+        print(
+            json.dumps(
+                {"snapshots": [dict(zip(keys, [row[0], row[1].isoformat(), *row[2:4], int(row[4] or 0)], strict=True)) for row in rows]},
+                ensure_ascii=False,
+            )
+        )
+        return
+    table = Table("snapshot", "taken at", "kB", "note")
+    for number, taken_at, note, _, size in rows:
+        table.add_row(str(number), f"{taken_at:%Y-%m-%d %H:%M:%S %Z}", f"{(size or 0) / 1024:.0f}", note or "")
+    Console(highlight=False).print(table, markup=False)
+
+
+def _duration(option: str, text: str | None) -> float | None:
+    if text is None:
+        return None
+    found = moments.parse_duration(text)
+    if found is None:
+        raise ArgumentError(f"{option}: {text!r} will not do; allowed: {DURATION_FORMS}")
+    return found
+
+
+def _size(text: str | None) -> int | None:
+    if text is None:
+        return None
+    found = parse_size(text)
+    if found is None or found.share or not found.bytes:
+        raise ArgumentError(f"--max-size: {text!r} will not do; allowed: a size as 500MB or 1GB")
+    return found.bytes

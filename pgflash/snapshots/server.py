@@ -1,0 +1,172 @@
+"""The server's side: connecting, what has to be there, taking snapshots."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from pgflash.errors import BrokeOff, MachineError
+from pgflash.pilot import db
+from pgflash.pilot.db import Connection
+
+TABLES = ("pg_flashcache_snapshots", "pg_flashcache_snapshot_data", "pg_flashcache_snapshot_state", "pg_flashcache_snapshot_settings")
+READ = TABLES[:2]
+FUNCTIONS = (
+    "pg_flashcache_snapshot(text, interval, bigint)",
+    "pg_flashcache_snapshot_collect(jsonb, integer)",
+    "pg_flashcache_drop_snapshots(interval, bigint)",
+)
+
+
+@dataclass
+class Extra:
+    """A section that pgflash makes: its rows; where its counters stand now, if they go on counting."""
+
+    section: str
+    data: list[dict[str, Any]] | None
+    state: dict[str, Any] | None = None
+    problem: str = ""
+
+
+@dataclass
+class Taken:
+    id: int
+    dropped: int
+    missing: dict[str, str]
+    pg_profile: bool = False
+
+
+def connect(dsn: str) -> Connection:
+    connection = db.connect(dsn, application_name="pgflash snapshot")
+    db.rows(connection, "SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false)")
+    return connection
+
+
+def schema_of(connection: Connection, *, take: bool) -> str:
+    """Schema of the extension, quoted. Says what is missing: extension, version of its objects, privileges."""
+    found = _row(
+        connection,
+        "SELECT quote_ident(n.nspname), e.extversion, current_database(), current_user FROM pg_catalog.pg_extension e"
+        " JOIN pg_catalog.pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'pg_flashcache'",
+    )
+    if found is None:
+        name = _row(connection, "SELECT current_database()")
+        raise MachineError(
+            f"the extension pg_flashcache is not in the database {name[0] if name else ''}",
+            "name another database with --dsn, or run CREATE EXTENSION pg_flashcache there",
+        )
+    schema, version, database, user = (str(item) for item in found)
+    if _row(connection, "SELECT to_regclass(%s) IS NULL", f"{schema}.{TABLES[0]}") == (True,):
+        raise MachineError(
+            f"the extension in the database {database} has the objects of version {version}, which knows no snapshots",
+            "run ALTER EXTENSION pg_flashcache UPDATE there",
+        )
+    wanted = [f"has_table_privilege('{schema}.{name}', 'SELECT')" for name in (TABLES if take else READ)]
+    if take:
+        wanted += [f"has_table_privilege('{schema}.{name}', '{what}')" for name in TABLES[:3] for what in ("INSERT", "UPDATE", "DELETE")]
+        wanted += [f"has_any_column_privilege('{schema}.{TABLES[3]}', 'UPDATE')"]
+        wanted += [f"has_function_privilege('{schema}.{name}', 'EXECUTE')" for name in FUNCTIONS]
+    allowed = _row(connection, f"SELECT {' AND '.join(wanted)}")
+    if allowed != (True,):
+        raise MachineError(
+            f"{user} may not {'take' if take else 'read'} snapshots in the database {database}",
+            "take them as superuser, or as a role with the privileges that docs/snapshots.md lists"
+            if take
+            else f"GRANT pg_monitor TO {user}, or connect as another role",
+        )
+    return schema
+
+
+def _row(connection: Connection, statement: str, *parameters: Any) -> tuple[Any, ...] | None:
+    found = db.rows(connection, statement, *parameters)
+    return found[0] if found else None
+
+
+def state_of(connection: Connection, schema: str, section: str) -> dict[str, Any] | None:
+    """Where the counters of a section of pgflash's own stood at the last snapshot."""
+    found = _row(connection, f"SELECT data FROM {schema}.pg_flashcache_snapshot_state WHERE section = %s", section)
+    return dict(found[0]) if found else None
+
+
+def take(
+    connection: Connection,
+    schema: str,
+    note: str | None = None,
+    keep_s: float | None = None,
+    max_bytes: int | None = None,
+    extras: list[Extra] | None = None,
+    pg_profile: bool = False,
+) -> Taken:
+    """A snapshot, with sections of pgflash's own in the same transaction.
+
+    The arguments have the types of the function, so that no other of that name is a better match.
+    """
+    extras = extras or []
+    try:
+        with connection.transaction():
+            before = _count(connection, schema)
+            found = _row(
+                connection,
+                f"SELECT {schema}.pg_flashcache_snapshot(%s::text, pg_catalog.make_interval(secs => %s)::interval, %s::bigint)", note, keep_s, max_bytes,
+            )  # fmt: skip
+            assert found is not None
+            number = int(found[0])
+            for extra in extras:
+                _store(connection, schema, number, extra)
+            if pg_profile:
+                _sample_profile(connection)
+            dropped = before + 1 - _count(connection, schema)
+            problems = _row(connection, f"SELECT problems FROM {schema}.pg_flashcache_snapshots WHERE id = %s", number)
+    except psycopg.Error as error:
+        raise BrokeOff(f"no snapshot was taken: {str(error).strip()}") from error
+    assert problems is not None
+    return Taken(number, dropped, dict(problems[0]), pg_profile)
+
+
+def _count(connection: Connection, schema: str) -> int:
+    found = _row(connection, f"SELECT count(*) FROM {schema}.pg_flashcache_snapshots")
+    return int(found[0]) if found else 0
+
+
+def _store(connection: Connection, schema: str, number: int, extra: Extra) -> None:
+    if extra.data is not None:
+        db.rows(
+            connection,
+            f"INSERT INTO {schema}.pg_flashcache_snapshot_data VALUES (%s, %s, %s::jsonb)", number, extra.section, json.dumps(extra.data),
+        )  # fmt: skip
+    if extra.state is not None:
+        db.rows(
+            connection,
+            f"INSERT INTO {schema}.pg_flashcache_snapshot_state VALUES (%s, %s::jsonb) ON CONFLICT (section) DO UPDATE SET data = excluded.data",
+            extra.section, json.dumps(extra.state),
+        )  # fmt: skip
+    if extra.problem:
+        db.rows(
+            connection,
+            f"UPDATE {schema}.pg_flashcache_snapshots SET problems = problems || jsonb_build_object(%s::text, %s::text) WHERE id = %s",
+            extra.section, extra.problem, number,
+        )  # fmt: skip
+
+
+# --- pg_profile -----------------------------------------------------------------------------------------------
+
+
+def profile_schema(connection: Connection) -> str:
+    """Schema of pg_profile, quoted."""
+    found = _row(
+        connection,
+        "SELECT quote_ident(n.nspname) FROM pg_catalog.pg_extension e JOIN pg_catalog.pg_namespace n ON n.oid = e.extnamespace"
+        " WHERE e.extname = 'pg_profile'",
+    )
+    if found is None:
+        raise MachineError("the extension pg_profile is not in this database", "leave --pg-profile out, or name the database that has it")
+    return str(found[0])
+
+
+def _sample_profile(connection: Connection) -> None:
+    statement = sql.SQL("SELECT {}.take_sample()").format(sql.SQL(profile_schema(connection)))
+    db.rows(connection, statement.as_string(connection))

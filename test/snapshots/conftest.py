@@ -1,0 +1,74 @@
+"""One server for all of these tests, and a database for each."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from pilot.servers import Server, bin_folder, reachable
+
+_numbers = itertools.count(1)
+
+
+def restart(server: Server) -> None:
+    subprocess.run(server.restart_command, shell=True, check=True, cwd="/", stdout=subprocess.DEVNULL)  # noqa: S602
+
+
+@dataclass
+class Database:
+    server: Server
+    name: str
+
+    @property
+    def dsn(self) -> str:
+        return f"host={self.server.folder}/socket user=postgres dbname={self.name}"
+
+    def as_user(self, user: str) -> str:
+        return self.dsn.replace("user=postgres", f"user={user}")
+
+    def sql(self, *statements: str) -> str:
+        command = [f"{self.server.bin}/psql", "-X", "-At", "-v", "ON_ERROR_STOP=1", "-d", self.dsn]
+        for statement in statements:
+            command += ["-c", statement]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    def pgflash(self, *arguments: str | Path, dsn: str = "", env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "pgflash", *map(str, arguments), "--dsn", dsn or self.dsn]
+        return subprocess.run(command, capture_output=True, text=True, env={**os.environ, **(env or {})}, check=False, timeout=300)
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Server]:
+    if not bin_folder():
+        pytest.skip("no server with pg_flashcache: test.sh makes one (FC_PILOT_BIN)")
+    for folder in reachable():
+        made = Server(folder)
+        try:
+            made.sql(
+                "ALTER SYSTEM SET shared_preload_libraries = 'pg_flashcache', 'pg_stat_statements'",
+                "ALTER SYSTEM SET track_io_timing = on",
+                "ALTER SYSTEM SET autovacuum = off",
+            )
+            restart(made)
+            yield made
+        finally:
+            made.stop()
+
+
+@pytest.fixture
+def empty_database(server: Server) -> Database:
+    name = f"snap{next(_numbers)}"
+    server.sql(f"CREATE DATABASE {name}")
+    return Database(server, name)
+
+
+@pytest.fixture
+def database(empty_database: Database) -> Database:
+    empty_database.sql("CREATE EXTENSION pg_flashcache")
+    return empty_database

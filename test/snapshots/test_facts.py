@@ -1,0 +1,224 @@
+"""Numbers and verdicts of made-up intervals."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from pgflash.pilot.report import charts
+from pgflash.snapshots import diff, render, report, verdict
+from pgflash.snapshots.facts import facts, percentile
+from pgflash.snapshots.moments import parse_duration, split
+from pgflash.snapshots.verdict import relative
+from pgflash.snapshots.waits import CPU, DISK, FLASH, REST, database_time, group_of
+
+from .made_up import Sections, interval, row, waits
+
+DATABASE = [row("1", {"datname": "shop"}, xact_commit=1000, active_time=100000, blk_read_time=60000, blk_write_time=1000)]
+TIMED = [row("", {"track_io_timing": "on", "pg_wait_sampling.profile_period": "20"})]
+
+
+def cache(**counters: float) -> list[dict[str, object]]:
+    return [row("", {"state": "active", "slots": 1000, "used": 500}, **counters)]
+
+
+def disk(**more: object) -> Sections:
+    return {"sampled_waits": waits(cpu=20, DataFileRead=71, WALWrite=9), "database": DATABASE, "cache": cache(misses=900, disk_reads=900)}
+
+
+def flash() -> Sections:
+    return {
+        "sampled_waits": waits(cpu=74, DataFileRead=4, FlashcacheSingleBlockRead=8, WALWrite=14),
+        "database": DATABASE,
+        "cache": cache(hits=900, misses=100, disk_reads=100, read_time_us=90000, disk_read_time_us=500000, inserts=50, write_bytes=819200),
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("30s", 30), ("15min", 900), ("1.5h", 5400), ("14d", 1209600), ("15", None), ("0s", None), ("-1h", None), ("1 week", None)],
+)
+def test_durations(text: str, seconds: float | None) -> None:
+    assert parse_duration(text) == seconds
+
+
+def test_an_interval() -> None:
+    assert split("yesterday 02:00..12") == ("yesterday 02:00", "12")
+    for text in ("12", "12..", "..12"):
+        with pytest.raises(Exception, match="is no interval"):
+            split(text)
+
+
+def test_percentiles() -> None:
+    buckets: list[tuple[float, float | None, float]] = [(0, 1, 0), (64, 128, 50), (128, 256, 40), (256, None, 10)]
+    assert percentile(buckets, 0.25) == 96
+    assert percentile(buckets, 0.5) == 128
+    assert percentile(buckets, 0.7) == 192
+    assert percentile(buckets, 0.99) == 256, "where the last one begins"
+    twice = percentile([*buckets, *buckets], 0.25)
+    assert twice == 96, "of two processes"
+
+
+def test_the_verdict_on_one() -> None:
+    words = verdict.of_one(facts(interval(disk()))).headline
+    assert words == "User I/O was 71% of database time, CPU 20%: the disk limits, and flash answered no reads."
+    words = verdict.of_one(facts(interval(flash()))).headline
+    assert words == "User I/O was 12% of database time, CPU 74%: storage is not what limits; next limit: CPU."
+    assert verdict.of_one(facts(interval({"cache": cache()}))).headline == "Nothing to conclude: no database time was counted."
+
+
+def test_the_verdict_on_two() -> None:
+    found = verdict.of_two(facts(interval(disk())), facts(interval(flash())))
+    assert found.headline == ("User I/O fell from 71% to 12% of database time, CPU rose from 20% to 74%: the cache works; next limit: CPU.")
+    assert "Database time of a transaction: 100 ms in A, 100 ms in B (0%)." in found.sentences
+    assert (
+        "In B: flash answered 90% of the reads that it could have (900 pages); a page took 0.1 ms from flash and 5 ms from disk."
+        in found.sentences
+    )
+
+
+def test_not_by_the_cache() -> None:
+    after = flash() | {"cache": cache(misses=1)}
+    words = verdict.of_two(facts(interval(disk())), facts(interval(after))).headline
+    assert words.endswith("CPU rose from 20% to 74%, but not by the cache: flash answered no reads.")
+    words = verdict.of_two(facts(interval(flash())), facts(interval(disk()))).headline
+    assert words.startswith("User I/O rose from 12% to 71% of database time, CPU fell from 74% to 20%: user I/O weighs more")
+    words = verdict.of_two(facts(interval(disk())), facts(interval(disk()))).headline
+    assert words.startswith("User I/O stayed at 71% (before: 71%) of database time, CPU stayed at 20%")
+
+
+def test_little_time_is_said() -> None:
+    little = disk() | {"sampled_waits": waits(cpu=2, DataFileRead=7)}
+    assert any("9 s" in sentence for sentence in verdict.of_two(facts(interval(little)), facts(interval(flash()))).sentences)
+    assert any("not reliable" in sentence for sentence in verdict.of_one(facts(interval(little))).sentences)
+
+
+def test_sampled_time() -> None:
+    """Each of 100 looks stands for the hundredth part of the time, in both steps."""
+    found = database_time(interval(disk(), flash(), seconds=50))
+    assert found is not None
+    assert (found.source, found.seconds) == ("sampled", 100)
+    assert (found.of(CPU), found.of(DISK), found.of(FLASH)) == (47, 37.5, 4)
+
+
+def test_time_by_the_extension() -> None:
+    """20 ms a count; idle sessions and background processes left out; what is left of active_time is the processor's."""
+    rows = [
+        row("a", {"event_type": "IO", "event": "DataFileRead"}, count=3000),
+        row("b", {"event_type": "Client", "event": "ClientRead"}, count=99999),
+        row("c", {"event_type": "Activity", "event": "WalWriterMain"}, count=99999),
+        row("d", {"event_type": "Timeout", "event": "CheckpointWriteDelay"}, count=99999),
+        row("e", {"event_type": "Lock", "event": "relation"}, count=500),
+    ]
+    found = database_time(interval({"wait_sampling": rows, "database": DATABASE, "settings": TIMED}))
+    assert found is not None
+    assert (found.source, found.seconds, found.of(DISK), found.of(CPU)) == ("wait_sampling", 100, 60, 30)
+
+
+def test_time_by_the_database() -> None:
+    found = database_time(interval({"database": DATABASE, "settings": TIMED, "cache": cache(read_time_us=21e6)}))
+    assert found is not None
+    assert (found.source, found.of(FLASH), found.of(DISK), found.of(REST)) == ("database", 21, 40, 39)
+    untimed = database_time(interval({"database": DATABASE, "settings": [row("", {"track_io_timing": "off"})]}))
+    assert untimed is not None and untimed.user_io is None
+    assert "What database time was spent on is not known" in verdict.of_one(facts(interval({"database": DATABASE}))).headline
+
+
+def test_samples_of_a_part_are_not_used() -> None:
+    without = {name: rows for name, rows in disk().items() if name != "sampled_waits"} | {"settings": TIMED}
+    both = interval(disk() | {"settings": TIMED}, without, problems={"sampled_waits": "no samples"})
+    found = database_time(both)
+    assert found is not None and found.source == "database"
+    assert facts(both).missing["sampled_waits"] == "in 1 of 2 snapshots only: no samples"
+
+
+@pytest.mark.parametrize(
+    ("event_type", "event", "group"),
+    [
+        ("CPU", "", CPU), ("IO", "DataFileExtend", DISK), ("IO", "AioIoCompletion", DISK), ("Extension", "Extension", FLASH),
+        ("Extension", "FlashcacheMultiBlockRead", FLASH), ("IO", "WALSync", "WAL and commit"), ("IPC", "SyncRep", "WAL and commit"),
+        ("LWLock", "BufferMapping", "locks"), ("IPC", "ParallelFinish", "other waits"), ("Extension", "PgSleepExtension", "other waits"),
+    ],
+)  # fmt: skip
+def test_classes(event_type: str, event: str, group: str) -> None:
+    assert group_of(event_type, event) == group
+
+
+def test_the_cache() -> None:
+    found = facts(interval(flash(), flash())).cache
+    assert found is not None
+    assert (found.hits, found.hit_ratio, found.filled, found.flash_read_ms, found.disk_read_ms) == (1800, 0.9, 0.5, 0.1, 5)
+    assert found.write_amplification == 2
+    later = facts(interval(flash(), version=180001)).cache
+    assert later is not None and later.disk_read_ms is None, "only some reads are timed there"
+
+
+def test_the_rest_counts_for_shares_and_is_no_segment() -> None:
+    relations = [
+        row("1", {"schema": "public", "name": "a", "kind": "r", "tablespace": "pg_default", "bytes": 8192}, blks_read=30, blks_hit=10),
+        row("2", {"schema": "public", "name": "b", "kind": "i", "of": "public.a", "tablespace": "fast"}, blks_read=20),
+        row("rest/pg_default", {"tablespace": "pg_default", "rest": 7}, blks_read=50),
+    ]
+    made, found = report.make(interval({"relations": relations, "database": DATABASE}))
+    assert [(item.key, item.get("blks_read")) for item in found.tablespaces] == [("pg_default", 80), ("fast", 20)]
+    grid = next(figure.grid for figure in made.figures if figure.id == "segments-by-reads")
+    assert grid is not None
+    assert grid.rows == [
+        ["public.a", "pg_default", "8 kB", "30", "30.0%", "25.0%"],
+        ["public.b (index of public.a)", "fast", "0 bytes", "20", "20.0%", "0.0%"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "words"),
+    [(100, 50, "-50%"), (100, 102.5, "+2.5%"), (0, 3, "new"), (0, 0, "0%"), (None, 3, "-"), (1, 2001, "+200,000%")],
+)
+def test_change(before: float | None, after: float | None, words: str) -> None:
+    assert relative(before, after) == words
+
+
+NASTY = "SELECT '</script><img src=x onerror=alert(1)>' | `x`"
+
+
+def test_names_and_statements_are_text() -> None:
+    sections = flash() | {
+        "statements": [row("1", {"query": NASTY, "datname": "<b>"}, calls=1, total_exec_time=5)],
+        "relations": [row("1", {"schema": "</script>", "name": "a|b", "kind": "r", "tablespace": "<i>"}, blks_read=3)],
+    }
+    made, _ = report.make(interval(sections))
+    html = render.html(made)
+    body = html[html.rindex("</head>") :]
+    assert "<img" not in body and "<b>&lt;b" not in body and body.count("</script>") == 1
+    markdown = render.markdown(made)
+    assert "\\<img src=x" in markdown and "a\\|b" in markdown and "\\`x\\`" in markdown
+    widths = {line.replace("\\|", "").count("|") for line in markdown.splitlines() if line.startswith("| ") and "\\<img" in line}
+    assert widths == {8}
+
+
+def test_a_report_in_one_piece() -> None:
+    made, found = report.make(interval(flash(), flash()))
+    html = render.html(made)
+    assert not re.search(r"<(script|link|img)[^>]*(src|href)=", html[html.rindex("</head>") :]), "nothing is fetched"
+    assert 'id="chart-waits" data-series="1"' in html and 'id="chart-reads-over-time" data-series="2"' in html
+    drawn = next(figure for figure in made.figures if figure.id == "reads-over-time")
+    chart = json.loads(charts.as_json(drawn))
+    assert chart["layout"]["xaxis"]["type"] == "date", "of numbers it would show nothing"
+    assert [(line["name"], line["x"]) for line in chart["data"]] == [
+        (name, ["2026-11-26 02:01:40", "2026-11-26 02:03:20"]) for name in ("from flash", "from disk")
+    ]
+    values = json.loads(json.dumps(found.as_json()))
+    assert (values["user_io_share"], values["cache"]["hits"], values["transactions"]) == (0.12, 1800, 2000)
+
+
+def test_side_by_side() -> None:
+    made, values = diff.make(interval(disk() | {"settings": [row("", {"pg_flashcache.size": "0"})]}),
+                             interval(flash() | {"settings": [row("", {"pg_flashcache.size": "64GB"})]}, seconds=50, first=8))  # fmt: skip
+    grids = {figure.id: figure.grid.rows for figure in made.figures if figure.grid}
+    assert grids["settings"] == [["pg_flashcache.size", "0", "64GB"]]
+    assert ["user I/O, disk", "71%", "4.0%", "-67", "0.71", "0.04"] in grids["waits"]
+    assert ["transactions a second", "10", "20", "+100%"] in grids["load"]
+    assert ["pages read from flash a second", "0", "18", "new"] in grids["load"]
+    assert {"name": "transactions a second", "a": 10, "b": 20, "change": "+100%"} in values["changes"]
+    assert 'data-series="2"' in render.html(made)
