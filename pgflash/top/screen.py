@@ -1,0 +1,119 @@
+"""Tables of what was seen: the same for the live screen and for plain text."""
+
+from __future__ import annotations
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from pgflash.top.rates import RELATION_ORDERS, STATEMENT_ORDERS, Rates, Source, ordered
+from pgflash.top.watch import View
+from pgflash.units import show_bytes, show_number
+
+ORDER_NAMES = {"disk_read_time_s": "time of disk reads", "disk_reads": "disk reads", "hits": "flash hits", "calls": "calls"}
+NONE = "-"
+BAD_STATES = ("off", "detached", "paused")
+
+
+def number(value: float | None) -> str:
+    return NONE if value is None else show_number(value)
+
+
+def latency(source: Source) -> str:
+    if source.mean_latency_s is None:
+        return NONE
+    ms = source.mean_latency_s * 1000
+    return f"{'~' if source.estimated else ''}{show_number(ms)}"
+
+
+def share(value: float | None) -> str:
+    return NONE if value is None else f"{100 * value:.1f}"
+
+
+def _rate_of_bytes(value: float | None) -> str:
+    return NONE if value is None else f"{show_bytes(value)}"
+
+
+def writes(found: Rates) -> str:
+    limit = found.write_limit_bytes_per_s
+    allowed = show_bytes(limit) if limit else "no limit"
+    return f"{_rate_of_bytes(found.write_bytes_per_s)} of {allowed}"
+
+
+def servers(views: list[View], selected: int | None) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("", no_wrap=True)
+    for head in ("server", "role", "state"):
+        table.add_column(head, no_wrap=True)
+    for head in ("TPS", "flash/s", "ms", "page cache/s", "ms", "disk/s", "ms", "hit %", "fill %", "written/s"):
+        table.add_column(head, justify="right", no_wrap=True)
+    table.add_column("remark", ratio=1)
+    for place, view in enumerate(views):
+        mark = ">" if place == selected else " "
+        found = view.rates
+        if found is None:
+            table.add_row(mark, Text(view.name), "", Text("down", style="red"), *[""] * 10, Text(view.problem or "", style="red"))
+            continue
+        state = Text(found.state or NONE, style="green" if found.state == "active" else "red" if found.state in BAD_STATES else "yellow")
+        remark = view.problem or found.reason or found.verdict or (found.missing[0] if found.state is None and found.missing else "")
+        table.add_row(
+            mark, Text(view.name), found.role, Text("slow", style="red") if view.problem else state, number(found.tps),
+            number(found.flash.reads_per_s), latency(found.flash), number(found.page_cache.reads_per_s), latency(found.page_cache),
+            number(found.disk.reads_per_s), latency(found.disk), share(found.hit_ratio), share(found.fill), writes(found), Text(remark),
+        )  # fmt: skip
+    return table
+
+
+def objects(found: Rates, order: str, rows: int) -> RenderableType:
+    if found.relations is None:
+        return Text("objects: " + _why(found, "pg_stat_flashcache_relation"))
+    table = Table(
+        title=f"Objects of {found.database} by {ORDER_NAMES[order]}", title_justify="left", box=None, pad_edge=False, header_style="bold"
+    )
+    table.add_column("object", no_wrap=True)
+    for head in ("disk reads/s", "disk ms/s", "page cache/s", "flash/s", "flash ms/s"):
+        table.add_column(head, justify="right")
+    for row in ordered(found.relations, RELATION_ORDERS, order)[:rows]:
+        name = f"{row.schema}.{row.relation}" if row.schema else row.relation
+        each = (row.disk_reads, row.disk_read_time_s * 1000, row.os_cache_hits, row.hits, row.read_time_s * 1000)
+        table.add_row(Text(name), *(number(value / found.interval_s) for value in each))
+    return table
+
+
+def statements(found: Rates, order: str, rows: int) -> RenderableType:
+    if found.statements is None:
+        return Text("statements: " + _why(found, "pg_stat_flashcache_statements"))
+    table = Table(title=f"Statements by {ORDER_NAMES[order]}", title_justify="left", box=None, pad_edge=False, header_style="bold")
+    table.add_column("queryid", no_wrap=True)
+    for head in ("calls/s", "disk reads/s", "disk ms/s", "flash/s", "flash ms/s"):
+        table.add_column(head, justify="right")
+    table.add_column("statement", no_wrap=True, ratio=1)
+    for row in ordered(found.statements, STATEMENT_ORDERS, order)[:rows]:
+        each = (row.calls, row.disk_reads, row.disk_read_time_s * 1000, row.hits, row.read_time_s * 1000)
+        table.add_row(str(row.queryid or NONE), *(number(value / found.interval_s) for value in each), Text(row.query or NONE))
+    return table
+
+
+def _why(found: Rates, view: str) -> str:
+    return next((text for text in found.missing if text.startswith(view)), found.missing[0] if found.missing else "two looks are needed")
+
+
+def page(
+    views: list[View],
+    selected: int,
+    relation_order: str,
+    statement_order: str,
+    height: int | None = None,
+    keys: bool = False,
+    head: str = "",
+) -> RenderableType:
+    """Everything; with a height, as many rows as there is space for."""
+    rows = 10 if height is None else max(1, (height - len(views) - 10) // 2)
+    parts: list[RenderableType] = [Text(head, style="bold")] if head else []
+    parts += [servers(views, selected if len(views) > 1 else None), Text("")]
+    found = views[selected].rates
+    if found is not None:
+        parts += [objects(found, relation_order, rows), Text(""), statements(found, statement_order, rows)]
+    if keys:
+        parts += [Text(""), Text("q quit   n, p next and previous server   o order of objects   s order of statements", style="dim")]
+    return Group(*parts)
