@@ -138,6 +138,7 @@ def dashboard(version: str) -> Any:
         from grafana_foundation_sdk.builders import prometheus, statetimeline, table, timeseries
         from grafana_foundation_sdk.models import common
         from grafana_foundation_sdk.models import dashboard as models
+        from grafana_foundation_sdk.models.prometheus import PromQueryFormat
     except ImportError as error:
         raise MachineError(
             "the dashboard is built with Grafana's library, which is not installed", "pip install 'pgflash[grafana]' brings it along"
@@ -147,7 +148,7 @@ def dashboard(version: str) -> Any:
 
     def query(number: int, expr: str, legend: str, instant: bool) -> Any:
         line = prometheus.Dataquery().expr(expr).legend_format(legend).ref_id(chr(ord("A") + number))
-        return line.instant().format("table") if instant else line.range()
+        return line.instant().format(PromQueryFormat.TABLE) if instant else line.range()
 
     def built(panel: Panel) -> Any:
         made = kinds[panel.kind]().title(panel.title).datasource(source).span(panel.width).height(9)

@@ -208,9 +208,11 @@ RELATIONS = Group(
 LATENCY = Group(
     "pg_flashcache_latency", "Latency: log2 buckets, cumulative as a histogram of Prometheus",
     """FROM (
-         SELECT backend_type, operation, CASE WHEN to_us IS NULL THEN '+Inf' ELSE (to_us / 1e6)::float8::text END AS le,
+         SELECT backend_type, operation, (to_us / 1e6)::float8::text AS le,
                 sum(count) OVER (PARTITION BY backend_type, operation ORDER BY bucket) AS total
-         FROM {schema}.pg_stat_flashcache_latency
+         FROM (SELECT * FROM {schema}.pg_stat_flashcache_latency WHERE to_us IS NOT NULL) bounded
+         UNION ALL
+         SELECT backend_type, operation, '+Inf', sum(count) FROM {schema}.pg_stat_flashcache_latency GROUP BY backend_type, operation
        ) l""",
     (Metric("seconds_bucket", "counter", "", "Operations that took at most le seconds.", "total::float8"),),
     (("backend_type", "backend_type"), ("operation", "operation"), ("le", "le")), since="1.1", many=True,

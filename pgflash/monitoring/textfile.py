@@ -68,7 +68,7 @@ def _sample(connection: Connection) -> str:
     lines: list[str] = []
     for group in GROUPS:
         if group.of(version) and _there(connection, group, schema):
-            rows = connection.execute(group.query(version, schema)).fetchall()  # type: ignore[call-overload]
+            rows = connection.execute(group.query(version, schema)).fetchall()
             lines += exposition(group, version, rows)
     return "".join(line + "\n" for line in lines)
 
@@ -83,7 +83,9 @@ def exposition(group: Group, version: str, rows: list[dict[str, Any]]) -> list[s
     lines = []
     for metric in group.of(version):
         name = group.full(metric)
-        lines += [f"# HELP {name} {metric.help}", f"# TYPE {name} {metric.kind}"]
+        histogram = name.removesuffix("_bucket")
+        kind = metric.kind if histogram == name else "histogram"
+        lines += [f"# HELP {histogram} {metric.help}", f"# TYPE {histogram} {kind}"]
         for row in rows:
             labels = ",".join(f'{label}="{_escaped(row[label])}"' for label, _ in group.labels)
             lines.append(f"{name}{{{labels}}} {_number(row[metric.name])}" if labels else f"{name} {_number(row[metric.name])}")

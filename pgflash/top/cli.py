@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import select
+import signal
 import sys
 import termios
 import time
 import tty
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import FrameType
 from typing import Annotated, Any
 
 import typer
@@ -97,6 +99,21 @@ class State:
 
 
 @contextmanager
+def _ended_by_signals(state: State) -> Iterator[None]:
+    """Ctrl-C ends as q does. As a note, not as an exception: one in the middle of writing would leave the terminal as it is."""
+
+    def end(_sign: int, _frame: FrameType | None) -> None:
+        state.ended = True
+
+    before = {sign: signal.signal(sign, end) for sign in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for sign, handler in before.items():
+            signal.signal(sign, handler)
+
+
+@contextmanager
 def _keys() -> Iterator[int]:
     """Standard input, key by key; it is put back whatever happens."""
     file = sys.stdin.fileno()
@@ -115,17 +132,16 @@ def _live(watchers: list[Watcher]) -> None:
     def shown() -> Any:
         views = [watcher.view() for watcher in watchers]
         orders = RELATION_ORDERS[state.relations], STATEMENT_ORDERS[state.statements]
-        return page(views, state.selected, *orders, console.size.height, True, time.strftime("pgflash top   %H:%M:%S"))
+        return page(
+            views, state.selected, *orders, (console.size.width, console.size.height), True, time.strftime("pgflash top   %H:%M:%S")
+        )
 
-    try:
-        with _keys() as file, Live(shown(), console=console, screen=True, auto_refresh=False) as live:
-            while not state.ended:
-                live.update(shown(), refresh=True)
-                ready, _, _ = select.select([file], [], [], REFRESH_S)
-                if ready:
-                    pressed = os.read(file, 64).decode("utf-8", "replace")
-                    for key in pressed:
-                        state.press(key)
-                    state.ended = state.ended or not pressed
-    except KeyboardInterrupt:
-        pass  # the usual way to leave such a screen, as q is
+    with _ended_by_signals(state), _keys() as file, Live(shown(), console=console, screen=True, auto_refresh=False) as live:
+        while not state.ended:
+            live.update(shown(), refresh=True)
+            ready, _, _ = select.select([file], [], [], REFRESH_S)
+            if ready:
+                pressed = os.read(file, 64).decode("utf-8", "replace")
+                for key in pressed:
+                    state.press(key)
+                state.ended = state.ended or not pressed

@@ -118,22 +118,28 @@ def _other_sources(
     before: Sample, after: Sample, old: dict[str, Any], new: dict[str, Any], reads: int | None, seconds: float
 ) -> tuple[Source, Source]:
     """Page cache and disk: by the histograms where there are some, since the totals count what the page cache answers as reads."""
-    counted = _histogram(before, after)
-    if counted is not None:
-        found = {}
-        for name in ("page_cache", "disk"):
-            buckets = counted.get(name, [])
-            total = sum(count for _, count in buckets)
-            mean = sum(middle * count for middle, count in buckets) / total if total else None
-            found[name] = (total, mean)
-        page_cache = Source(_per(found["page_cache"][0], seconds), found["page_cache"][1], True)
-        # What is not timed is in no histogram, but was read; what was answered by the page cache is, as far as that is known.
-        rest = max(0, reads - found["page_cache"][0]) if reads is not None else None
-        return page_cache, Source(_per(rest, seconds), found["disk"][1], True)
     kept = moved(old, new, "os_cache_hits")
-    rest = reads - kept if reads is not None and kept is not None and reads >= kept else None
     mean = _mean(moved(old, new, "disk_read_time_us"), reads) if after.timed else None
-    return Source(_per(kept, seconds)), Source(_per(rest, seconds), mean)
+    counted = _histogram(before, after)
+    if counted is None:
+        return Source(_per(kept, seconds)), Source(_per(_rest(reads, kept), seconds), mean)
+    found = {name: _estimate(counted.get(name, [])) for name in ("page_cache", "disk")}
+    page_cache = Source(_per(found["page_cache"][0], seconds), found["page_cache"][1], True)
+    # What is not timed is in no histogram, but was read.
+    rest = _rest(reads, found["page_cache"][0])
+    if found["disk"][1] is None:
+        return page_cache, Source(_per(rest, seconds), mean)
+    return page_cache, Source(_per(rest, seconds), found["disk"][1], True)
+
+
+def _rest(all_of_them: int | None, some: int | None) -> int | None:
+    return None if all_of_them is None or some is None else max(0, all_of_them - some)
+
+
+def _estimate(buckets: list[tuple[float, int]]) -> tuple[int, float | None]:
+    """How many, and their mean time."""
+    total = sum(count for _, count in buckets)
+    return total, sum(middle * count for middle, count in buckets) / total if total else None
 
 
 def _histogram(before: Sample, after: Sample) -> dict[str, list[tuple[float, int]]] | None:

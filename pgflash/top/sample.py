@@ -78,7 +78,7 @@ def look(connection: Connection) -> Sample:
         if view not in there:
             return None
         query = text.replace("{schema}", schema).replace("{rows}", str(ROWS)).replace("{length}", str(QUERY_LENGTH))
-        return connection.execute(query).fetchall()  # type: ignore[call-overload, no-any-return]
+        return connection.execute(query).fetchall()
 
     if stat := rows(STAT, "SELECT * FROM {schema}.pg_stat_flashcache"):
         sample.stat = stat[0]

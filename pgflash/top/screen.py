@@ -12,6 +12,7 @@ from pgflash.units import show_bytes, show_number
 
 ORDER_NAMES = {"disk_read_time_s": "time of disk reads", "disk_reads": "disk reads", "hits": "flash hits", "calls": "calls"}
 NONE = "-"
+NARROW = 120  # columns
 BAD_STATES = ("off", "detached", "paused")
 
 
@@ -40,28 +41,43 @@ def writes(found: Rates) -> str:
     return f"{_rate_of_bytes(found.write_bytes_per_s)} of {allowed}"
 
 
-def servers(views: list[View], selected: int | None) -> Table:
+def servers(views: list[View], selected: int | None, narrow: bool = False) -> RenderableType:
+    """A line each, and below them what is to be said in words. A narrow screen has no space for some of the columns."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("", no_wrap=True)
-    for head in ("server", "role", "state"):
-        table.add_column(head, no_wrap=True)
-    for head in ("TPS", "flash/s", "ms", "page cache/s", "ms", "disk/s", "ms", "hit %", "fill %", "written/s"):
-        table.add_column(head, justify="right", no_wrap=True)
-    table.add_column("remark", ratio=1)
+    heads = [("server", True), ("role", False), ("state", True), ("TPS", True), ("flash/s", True), ("ms", True), ("page cache/s", False),
+             ("ms", False), ("disk/s", True), ("ms", True), ("hit %", True), ("fill %", False), ("written/s", False)]  # fmt: skip
+    for head, always in heads:
+        if always or not narrow:
+            table.add_column(head, justify="left" if head in ("server", "role", "state") else "right", no_wrap=True, overflow="ellipsis")
+    remarks = Text()
     for place, view in enumerate(views):
-        mark = ">" if place == selected else " "
-        found = view.rates
-        if found is None:
-            table.add_row(mark, Text(view.name), "", Text("down", style="red"), *[""] * 10, Text(view.problem or "", style="red"))
-            continue
-        state = Text(found.state or NONE, style="green" if found.state == "active" else "red" if found.state in BAD_STATES else "yellow")
-        remark = view.problem or found.reason or found.verdict or (found.missing[0] if found.state is None and found.missing else "")
-        table.add_row(
-            mark, Text(view.name), found.role, Text("slow", style="red") if view.problem else state, number(found.tps),
-            number(found.flash.reads_per_s), latency(found.flash), number(found.page_cache.reads_per_s), latency(found.page_cache),
-            number(found.disk.reads_per_s), latency(found.disk), share(found.hit_ratio), share(found.fill), writes(found), Text(remark),
-        )  # fmt: skip
-    return table
+        cells = _cells(view)
+        table.add_row(">" if place == selected else " ", *(cell for cell, head in zip(cells, heads, strict=True) if head[1] or not narrow))
+        if remark := _remark(view):
+            style = "red" if view.problem else ""
+            remarks.append(f"{view.name}: " if len(views) > 1 else "").append(f"{remark}\n", style)
+    return Group(table, remarks)
+
+
+def _cells(view: View) -> list[Text]:
+    found = view.rates
+    if found is None:
+        return [Text(view.name), Text(""), Text("down", style="red"), *[Text("")] * 10]
+    state = Text(found.state or NONE, style="green" if found.state == "active" else "red" if found.state in BAD_STATES else "yellow")
+    texts = (
+        number(found.tps), number(found.flash.reads_per_s), latency(found.flash), number(found.page_cache.reads_per_s),
+        latency(found.page_cache), number(found.disk.reads_per_s), latency(found.disk), share(found.hit_ratio), share(found.fill),
+        writes(found),
+    )  # fmt: skip
+    return [Text(view.name), Text(found.role), Text("slow", style="red") if view.problem else state, *map(Text, texts)]
+
+
+def _remark(view: View) -> str:
+    found = view.rates
+    if view.problem or found is None:
+        return view.problem or ""
+    return found.reason or found.verdict or (found.missing[0] if found.state is None and found.missing else "")
 
 
 def objects(found: Rates, order: str, rows: int) -> RenderableType:
@@ -103,14 +119,14 @@ def page(
     selected: int,
     relation_order: str,
     statement_order: str,
-    height: int | None = None,
+    size: tuple[int, int] | None = None,
     keys: bool = False,
     head: str = "",
 ) -> RenderableType:
-    """Everything; with a height, as many rows as there is space for."""
-    rows = 10 if height is None else max(1, (height - len(views) - 10) // 2)
+    """Everything; with a size, of width and height, as much as there is space for."""
+    rows = 10 if size is None else max(1, (size[1] - 2 * len(views) - 11) // 2)
     parts: list[RenderableType] = [Text(head, style="bold")] if head else []
-    parts += [servers(views, selected if len(views) > 1 else None), Text("")]
+    parts += [servers(views, selected if len(views) > 1 else None, size is not None and size[0] < NARROW)]
     found = views[selected].rates
     if found is not None:
         parts += [objects(found, relation_order, rows), Text(""), statements(found, statement_order, rows)]

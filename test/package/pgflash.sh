@@ -21,16 +21,18 @@ version=$(sed -nE 's/^version = "(.*)"$/\1/p' "$tree/pyproject.toml")
 wanted() {
   (cd "$tree" && find pgflash -type f -not -path '*/__pycache__/*' -not -name pgflash.1 -printf "./$place/%p\n")
   printf "./$place/pgflash-$version.dist-info/%s\n" METADATA RECORD WHEEL entry_points.txt top_level.txt
-  printf './usr/share/doc/pgflash/%s\n' changelog.gz copyright pilot.md.gz
+  printf './usr/share/doc/pgflash/%s\n' changelog.gz copyright monitoring.md.gz pilot.md.gz
   printf './usr/%s\n' bin/pgflash share/man/man1/pgflash.1.gz
 }
 
 # The bounds of pyproject.toml.
 dependencies() {
   python3 -c 'import re, sys, tomllib
+debian = {"pyyaml": "yaml"}
 print("python3:any")
 for wanted in tomllib.load(open(sys.argv[1], "rb"))["project"]["dependencies"]:
     name, least, below = re.fullmatch(r"(\w+)(?:\[\w+\])?>=([\d.]+),<([\d.]+)", wanted).groups()
+    name = debian.get(name, name)
     print(f"python3-{name} (>= {least})\npython3-{name} (<< {below})")' "$tree/pyproject.toml"
 }
 
