@@ -49,7 +49,7 @@ ALERTS = (
         "PgFlashcacheHitRatioFell",
         f"({hit_ratio('30m')}) < 0.5 * ({hit_ratio('1d', '1h')}) and rate(pg_flashcache_misses_total[30m]) > 50", "30m", "warning",
         "the hit ratio of the flash cache of {{ $labels.instance }} is less than half of that of the day before",
-        "Another load, a cache that was emptied, or more data than before: see docs/monitoring.md.",
+        "Another load, a cache that was emptied, or more data than before.",
     ),
     Alert(
         "PgFlashcacheWriteLimitReached",

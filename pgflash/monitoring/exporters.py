@@ -62,7 +62,7 @@ Put the connection of your servers, as URLs, under connections; passwords belong
 
 
 def sql_exporter_burningalchemist(version: str, schema: str, dsn: str) -> dict[str, str]:
-    """github.com/burningalchemist/sql_exporter, also known as the one of free/sql_exporter's successors."""
+    """github.com/burningalchemist/sql_exporter: a collector, and the configuration that names it."""
     metrics: list[dict[str, Any]] = []
     queries = []
     for group in groups_of(version):
@@ -86,8 +86,8 @@ def sql_exporter_burningalchemist(version: str, schema: str, dsn: str) -> dict[s
             f"{made(version, schema)}\nA collector for github.com/burningalchemist/sql_exporter.", collector
         ),
         "sql_exporter.yml": as_yaml(
-            f"{made(version, schema)}\nThe server, for github.com/burningalchemist/sql_exporter; a password belongs into its\n"
-            "environment (SQLEXPORTER_TARGET_DSN).",
+            f"{made(version, schema)}\nThe server, for github.com/burningalchemist/sql_exporter, whose documentation\n"
+            "says where a password belongs.",
             config,
         ),
     }

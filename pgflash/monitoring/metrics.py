@@ -76,7 +76,7 @@ def _bytes(column: str, help: str) -> Metric:
 
 def _time(column: str, help: str, since: str = "1.0") -> Metric:
     name = column.removesuffix("_time_us")
-    return Metric(f"{name}_seconds_total", "counter", "seconds", help, f"{column} / 1e6", since, column)
+    return Metric(f"{name}_seconds_total", "counter", "seconds", help, f"{column} / 1e6::float8", since, column)
 
 
 def _moment(column: str, help: str) -> Metric:
@@ -187,7 +187,7 @@ _RELATION = (("datname", "pg_catalog.current_database()::text"), ("schemaname", 
              ("relname", "CASE WHEN relid IS NULL THEN '(everything else)' ELSE COALESCE(relname::text, relid::text) END"))  # fmt: skip
 
 RELATIONS = Group(
-    "pg_flashcache_relation", "Relations of a database: the 50 with the most reads, and what had no place in the view",
+    "pg_flashcache_relation", "Relations of a database: the 50 with the most reads",
     """FROM (
          SELECT * FROM {schema}.pg_stat_flashcache_relation
          ORDER BY relid IS NOT NULL, disk_reads + hits DESC, relid LIMIT 51

@@ -19,7 +19,7 @@ from pgflash.monitoring.metrics import GROUPS, NEWEST, Group, older
 
 SERVICE = """# {made}
 # Metrics for the textfile collector of node_exporter (Debian: prometheus-node-exporter --collector.textfile.directory).
-# Connections and passwords: ~postgres/.pgpass, or pg_service.conf.
+# Connections and passwords: ~postgres/.pgpass, or pg_service.conf. Where pip has installed pgflash, it is elsewhere: change ExecStart.
 [Unit]
 Description=metrics of pg_flashcache for node_exporter
 After=postgresql.service

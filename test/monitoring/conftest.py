@@ -55,7 +55,9 @@ class Monitored(Server):
         with (self.data / "postgresql.conf").open("a") as conf:
             conf.write((ROOT / "test/lib/cache.conf").read_text())
             conf.write("shared_buffers = '2MB'\npg_flashcache.size = '32MB'\npg_flashcache.write_limit = '100MB'\n")
-            conf.write("autovacuum = off\ncompute_query_id = on\ncheckpoint_timeout = '1d'\ncluster_name = 'watched'\nbgwriter_lru_maxpages = 0\n")
+            conf.write(
+                "autovacuum = off\ncompute_query_id = on\ncheckpoint_timeout = '1d'\ncluster_name = 'watched'\nbgwriter_lru_maxpages = 0\n"
+            )
         hba = self.data / "pg_hba.conf"
         hba.write_text("local all secretive scram-sha-256\n" + hba.read_text())
         self.restart()

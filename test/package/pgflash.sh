@@ -28,12 +28,11 @@ wanted() {
 # The bounds of pyproject.toml.
 dependencies() {
   python3 -c 'import re, sys, tomllib
-debian = {"pyyaml": "yaml"}
+debian = dict(line.split(";")[0].split() for line in open(sys.argv[2]))
 print("python3:any")
 for wanted in tomllib.load(open(sys.argv[1], "rb"))["project"]["dependencies"]:
     name, least, below = re.fullmatch(r"(\w+)(?:\[\w+\])?>=([\d.]+),<([\d.]+)", wanted).groups()
-    name = debian.get(name, name)
-    print(f"python3-{name} (>= {least})\npython3-{name} (<< {below})")' "$tree/pyproject.toml"
+    print(f"{debian[name]} (>= {least})\n{debian[name]} (<< {below})")' "$tree/pyproject.toml" "$tree/debian/py3dist-overrides"
 }
 
 field() { dpkg-deb --field "$deb" "$1"; }
