@@ -3,4 +3,4 @@
 It speaks SQL and reads the operating system; of the extension it knows what docs/views.md and docs/settings.md say.
 """
 
-__version__ = "1.0.0"
+__version__ = "1.1.0"
