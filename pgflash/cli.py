@@ -26,11 +26,13 @@ from pgflash.errors import (
     StudyError,
 )
 from pgflash.lab.work import default_base
+from pgflash.monitoring.cli import app as monitoring
 from pgflash.pilot import scenario as scenarios
 from pgflash.pilot.progress import JsonReporter, Reporter, TerminalReporter
 from pgflash.pilot.store import RUNS, Study, Writer, open_study
 from pgflash.snapshots import commands as snapshot_commands
 from pgflash.system import raise_on_signals
+from pgflash.top.cli import top_command
 from pgflash.units import ENDURANCE_FORMS, Endurance, parse_endurance
 
 app = typer.Typer(
@@ -39,6 +41,8 @@ app = typer.Typer(
 pilot = typer.Typer(no_args_is_help=True, help="The pilot study: will flash help, how much of it, and used how?")
 app.add_typer(pilot, name="pilot")
 snapshot_commands.register(app)
+app.add_typer(monitoring, name="monitoring")
+app.command("top")(top_command)
 
 STUDIES = Path("pgflash-studies")
 errors = Console(stderr=True, highlight=False)

@@ -9,6 +9,7 @@ EXIT_MACHINE = 3
 EXIT_BROKE_OFF = 4
 EXIT_STUDY = 5
 EXIT_SLOWER = 6
+EXIT_SERVER = 7
 EXIT_INTERRUPTED = 130
 
 
@@ -75,3 +76,10 @@ class StudyError(PgflashError):
 
     exit_code = EXIT_STUDY
     kind = "study"
+
+
+class ServerError(PgflashError):
+    """A server that is to be looked at does not answer, refuses, or lacks the extension."""
+
+    exit_code = EXIT_SERVER
+    kind = "server"

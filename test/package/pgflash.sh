@@ -21,7 +21,7 @@ version=$(sed -nE 's/^version = "(.*)"$/\1/p' "$tree/pyproject.toml")
 wanted() {
   (cd "$tree" && find pgflash -type f -not -path '*/__pycache__/*' -not -name pgflash.1 -printf "./$place/%p\n")
   printf "./$place/pgflash-$version.dist-info/%s\n" METADATA RECORD WHEEL entry_points.txt top_level.txt
-  printf './usr/share/doc/pgflash/%s\n' changelog.gz copyright pilot.md.gz snapshots.md.gz
+  printf './usr/share/doc/pgflash/%s\n' changelog.gz copyright monitoring.md.gz pilot.md.gz snapshots.md.gz
   (cd "$tree" && find tools/systemd -type f -printf './usr/share/doc/pgflash/systemd/%f\n')
   printf './usr/%s\n' bin/pgflash share/man/man1/pgflash.1.gz
 }
@@ -29,10 +29,11 @@ wanted() {
 # The bounds of pyproject.toml.
 dependencies() {
   python3 -c 'import re, sys, tomllib
+debian = dict(line.split(";")[0].split() for line in open(sys.argv[2]))
 print("python3:any")
 for wanted in tomllib.load(open(sys.argv[1], "rb"))["project"]["dependencies"]:
     name, least, below = re.fullmatch(r"(\w+)(?:\[\w+\])?>=([\d.]+),<([\d.]+)", wanted).groups()
-    print(f"python3-{name} (>= {least})\npython3-{name} (<< {below})")' "$tree/pyproject.toml"
+    print(f"{debian[name]} (>= {least})\n{debian[name]} (<< {below})")' "$tree/pyproject.toml" "$tree/debian/py3dist-overrides"
 }
 
 field() { dpkg-deb --field "$deb" "$1"; }

@@ -19,8 +19,9 @@ fc_trixie_can() {
 # Debian's names of what pyproject.toml says.
 fc_trixie_libraries() {
   python3 -c 'import re, sys, tomllib
+debian = dict(line.split(";")[0].split() for line in open(sys.argv[2]))
 for wanted in tomllib.load(open(sys.argv[1], "rb"))["project"]["dependencies"]:
-    print("python3-" + re.match("[a-z0-9]+", wanted)[0])' "$1/pyproject.toml"
+    print(debian[re.match("[a-z0-9]+", wanted)[0]])' "$1/pyproject.toml" "$1/debian/py3dist-overrides"
 }
 
 fc_trixie_make() {

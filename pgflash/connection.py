@@ -1,0 +1,123 @@
+"""Connections to servers that are looked at: bounded in time, named without secrets, with errors that quote nothing.
+
+What libpq says of an error may hold what it was given, a password in the wrong place among it. So nothing of its texts is
+shown: each kind of error has a text of its own.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+from psycopg.rows import dict_row
+
+from pgflash.errors import ArgumentError
+
+Connection = psycopg.Connection[dict[str, Any]]
+APPLICATION = "pgflash"
+
+# A peer that is gone is noticed within some 15 seconds, not after hours.
+_KEEP_ALIVE = {"keepalives_idle": "5", "keepalives_interval": "3", "keepalives_count": "3", "tcp_user_timeout": "15000"}
+
+_BY_STATE = {
+    "28P01": "the server refuses the password",
+    "28000": "the server refuses this user",
+    "3D000": "no such database",
+    "42501": "permission denied: the role needs pg_monitor",
+    "53300": "the server has no connection left",
+    "55P03": "a lock was not granted in time",
+    "57014": "a query took too long",
+    "57P01": "the server is shutting down",
+    "57P02": "the server crashed",
+    "57P03": "the server is starting up or shutting down",
+}
+# While connecting there is no SQLSTATE. Words of libpq and of the server, in English; other languages get the last text.
+_BY_WORDS = (
+    ("password authentication failed", "the server refuses the password"),
+    ("no password supplied", "the server asks for a password"),
+    ("no pg_hba.conf entry", "the server refuses this user"),
+    ("authentication failed", "the server refuses this user"),
+    ("starting up", "the server is starting up or shutting down"),
+    ("shutting down", "the server is starting up or shutting down"),
+    ("not yet accepting connections", "the server is starting up or shutting down"),
+    ("too many clients", "the server has no connection left"),
+    ("remaining connection slots", "the server has no connection left"),
+    ("timeout expired", "no answer in time"),
+    ("connection refused", "nothing listens there"),
+    ("no such file or directory", "nothing listens there"),
+    ("could not translate host name", "no such host"),
+    ("does not exist", "no such role or database"),
+)
+
+
+def reason(error: BaseException) -> str:
+    """What went wrong, in a text of ours."""
+    state = getattr(error, "sqlstate", None)
+    if state in _BY_STATE:
+        return _BY_STATE[state]
+    if state:
+        return f"the server reports SQLSTATE {state}"
+    if isinstance(error, psycopg.OperationalError):
+        said = str(error).lower()
+        return next((text for words, text in _BY_WORDS if words in said), "the connection failed")
+    return f"unexpected: {type(error).__name__}"
+
+
+def parsed(conninfo: str, number: int) -> dict[str, str]:
+    """The parts of a connection string, number N of the command line. Nothing of a wrong one is quoted."""
+    try:
+        return {name: str(value) for name, value in conninfo_to_dict(conninfo).items() if value is not None}
+    except psycopg.Error:
+        raise ArgumentError(
+            f"connection string {number} is none",
+            "allowed: key=value pairs, or postgresql://user@host:port/database; it is not quoted here, since it may hold a password",
+        ) from None
+
+
+def name_of(parts: dict[str, str]) -> str:
+    """Where the server is: host, port and database, or the service; never a user's secret."""
+    host = parts.get("host") or parts.get("hostaddr") or ""
+    if not host and parts.get("service"):
+        return f"service {parts['service']}"
+    name = host or "local"
+    if parts.get("port"):
+        name += f":{parts['port']}"
+    return f"{name}/{parts['dbname']}" if parts.get("dbname") else name
+
+
+def connect(parts: dict[str, str], timeout_s: float) -> Connection:
+    """A connection that reads only, and whose queries end in time."""
+    settings = {**_KEEP_ALIVE, "application_name": APPLICATION, **parts}
+    settings.setdefault("connect_timeout", str(max(2, round(timeout_s))))
+    connection = psycopg.connect(**settings, row_factory=dict_row, autocommit=True)  # type: ignore[arg-type]
+    try:
+        milliseconds = max(1, round(timeout_s * 1000))
+        connection.execute(
+            "SELECT set_config('statement_timeout', %s, false), set_config('lock_timeout', %s, false),"
+            " set_config('default_transaction_read_only', 'on', false), set_config('search_path', 'pg_catalog', false)",
+            (str(milliseconds), str(milliseconds)),
+        )
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def extension(connection: Connection) -> tuple[str, str] | None:
+    """Schema, quoted, and version of the extension in this database; None if it is not there."""
+    row = connection.execute(
+        "SELECT quote_ident(n.nspname) AS place, e.extversion AS version"
+        " FROM pg_catalog.pg_extension e JOIN pg_catalog.pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'pg_flashcache'"
+    ).fetchone()
+    return (row["place"], row["version"]) if row else None
+
+
+def views(connection: Connection, schema: str, names: tuple[str, ...]) -> set[str]:
+    """Those of the names that are relations there which this role may read."""
+    rows = connection.execute(
+        "SELECT name FROM unnest(%s::text[]) name WHERE to_regclass(%s || '.' || name) IS NOT NULL"
+        " AND has_table_privilege(to_regclass(%s || '.' || name), 'SELECT')",
+        (list(names), schema, schema),
+    ).fetchall()
+    return {row["name"] for row in rows}

@@ -1,0 +1,97 @@
+"""Rules by which Prometheus alerts, and what the dashboard and they have in common: expressions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pgflash.monitoring.exporters import made
+from pgflash.monitoring.metrics import older
+from pgflash.monitoring.yamltext import as_yaml
+
+
+def hit_ratio(window: str, offset: str = "") -> str:
+    """Of an interval; no value where nothing was read."""
+    back = f" offset {offset}" if offset else ""
+    hits = f"rate(pg_flashcache_hits_total[{window}]{back})"
+    misses = f"rate(pg_flashcache_misses_total[{window}]{back})"
+    return f"{hits} / ({hits} + {misses} > 0)"
+
+
+@dataclass(frozen=True)
+class Alert:
+    name: str
+    expr: str
+    lasts: str
+    severity: str
+    summary: str
+    description: str
+    since: str = "1.0"
+
+
+ALERTS = (
+    Alert(
+        "PgFlashcacheOff", 'pg_flashcache_state_current{state=~"off|detached"} == 1', "5m", "warning",
+        "the flash cache of {{ $labels.instance }} is {{ $labels.state }}",
+        "The server reads from the disk only. pg_stat_flashcache.reason says why; docs/operation.md has what to do.",
+    ),
+    Alert(
+        "PgFlashcachePaused", 'pg_flashcache_state_current{state="paused"} == 1', "30m", "warning",
+        "the flash cache of {{ $labels.instance }} has been paused for half an hour",
+        "Flash was slower than the disk. Look for what else uses the flash device.",
+    ),
+    Alert(
+        "PgFlashcacheWriterDown",
+        'pg_flashcache_writer_up == 0 and on (instance) pg_flashcache_state_current{state="active"} == 1', "5m", "warning",
+        "the background worker of the flash cache of {{ $labels.instance }} does not run",
+        "Nothing is added to the cache. The server's log says why the worker ended.",
+    ),
+    Alert(
+        "PgFlashcacheHitRatioFell",
+        f"({hit_ratio('30m')}) < 0.5 * ({hit_ratio('1d', '1h')}) and rate(pg_flashcache_misses_total[30m]) > 50", "30m", "warning",
+        "the hit ratio of the flash cache of {{ $labels.instance }} is less than half of that of the day before",
+        "Another load, a cache that was emptied, or more data than before.",
+    ),
+    Alert(
+        "PgFlashcacheWriteLimitReached",
+        "rate(pg_flashcache_insert_skip_write_limit_total[30m]) > 0.2 * rate(pg_flashcache_inserts_total[30m]) + 1", "1h", "info",
+        "write_limit keeps pages out of the flash cache of {{ $labels.instance }}",
+        "For an hour, more than one page in six that would have been written was not. Raise pg_flashcache.write_limit if the "
+        "endurance of the drive allows it.",
+    ),
+    Alert(
+        "PgFlashcacheDeviceErrors",
+        "increase(pg_flashcache_read_errors_total[1h]) + increase(pg_flashcache_write_errors_total[1h])"
+        " + increase(pg_flashcache_timeouts_total[1h]) > 0", "0m", "warning",
+        "calls to the flash device of {{ $labels.instance }} failed",
+        "No query failed because of it. Look at the kernel's log and at the state of the drive.",
+    ),
+    Alert(
+        "PgFlashcacheChecksumFailures", "increase(pg_flashcache_checksum_failures_total[1h]) > 0", "0m", "critical",
+        "pages on the flash of {{ $labels.instance }} had wrong content",
+        "Each was noticed and read from the disk. The device changes what is written to it, or somebody else writes to it.",
+    ),
+    Alert(
+        "PgFlashcacheVerifyFailures", "increase(pg_flashcache_verify_failures_total[1h]) > 0", "0m", "critical",
+        "pg_flashcache.verify found differences between flash and disk on {{ $labels.instance }}",
+        "This is a bug: set pg_flashcache.enabled = off, and report it.",
+    ),
+    Alert(
+        "PgFlashcacheNotHelping",
+        'pg_flashcache_verdict_current{verdict=~"few hits|flash is not faster|the page cache answers"} == 1', "6h", "info",
+        "the flash cache of {{ $labels.instance }} has been of little use: {{ $labels.verdict }}",
+        "docs/views.md says what each verdict means, and what to do.",
+    ),
+)  # fmt: skip
+
+
+def alerts(version: str, schema: str, dsn: str) -> dict[str, str]:
+    rules = [
+        {
+            "alert": alert.name, "expr": alert.expr, **({"for": alert.lasts} if alert.lasts != "0m" else {}),
+            "labels": {"severity": alert.severity}, "annotations": {"summary": alert.summary, "description": alert.description},
+        }
+        for alert in ALERTS
+        if older(alert.since, version)
+    ]  # fmt: skip
+    comment = f"{made(version, schema)}\nAlerts for Prometheus: a file of rule_files in prometheus.yml."
+    return {"pg_flashcache.rules.yml": as_yaml(comment, {"groups": [{"name": "pg_flashcache", "rules": rules}]})}

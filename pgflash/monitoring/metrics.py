@@ -1,0 +1,256 @@
+"""The one table of metrics. All files for monitoring tools are made from it.
+
+A group is one query: its rows have the labels of the group, and a column for each of its metrics. So what one group shows is
+of one moment. The name of a metric is that of its group and its own; units are the base units of Prometheus, seconds and
+bytes, and what only grows ends with _total. Every column of pg_stat_flashcache is a metric or has a reason in LEFT_OUT.
+
+Values are never NULL: tools differ in what they make of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal["counter", "gauge"]
+NEWEST = "1.1"
+VERSIONS = ("1.0", NEWEST)
+
+STATES = ("active", "starting", "disabled", "paused", "off", "detached")
+VERDICTS = (
+    "useful", "no writer", "no reads", "nothing to take", "the page cache answers", "flash is not faster", "filling", "few hits",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A number: SQL that gives it for a row of its group."""
+
+    name: str
+    kind: Kind
+    unit: str
+    help: str
+    sql: str
+    since: str = "1.0"
+    column: str = ""  # the column of the group's view that it shows, if it is just that
+
+
+@dataclass(frozen=True)
+class Group:
+    """A query: {schema} in its text is that of the extension. Its labels are text, and are given as (name, SQL)."""
+
+    name: str
+    title: str
+    source: str
+    metrics: tuple[Metric, ...]
+    labels: tuple[tuple[str, str], ...] = ()
+    since: str = "1.0"
+    of_database: bool = False  # what is shown is the database of the connection
+    many: bool = False  # many series: not in the files that are read in one piece
+
+    def of(self, version: str) -> tuple[Metric, ...]:
+        """The metrics that the objects of this version of the extension give."""
+        return tuple(metric for metric in self.metrics if older(metric.since, version)) if older(self.since, version) else ()
+
+    def full(self, metric: Metric) -> str:
+        return f"{self.name}_{metric.name}"
+
+    def query(self, version: str, schema: str) -> str:
+        columns = [f"{sql} AS {name}" for name, sql in self.labels] + [f"{metric.sql} AS {metric.name}" for metric in self.of(version)]
+        listed = ",\n       ".join(columns)
+        return f"SELECT {listed}\n{self.source}".strip().replace("{schema}", schema)
+
+
+def older(one: str, other: str) -> bool:
+    """Not newer, to be exact."""
+    return [int(part) for part in one.split(".")] <= [int(part) for part in other.split(".")]
+
+
+def _count(column: str, help: str, since: str = "1.0") -> Metric:
+    return Metric(f"{column}_total", "counter", "", help, column, since, column)
+
+
+def _bytes(column: str, help: str) -> Metric:
+    return Metric(f"{column}_total", "counter", "bytes", help, column, column=column)
+
+
+def _time(column: str, help: str, since: str = "1.0") -> Metric:
+    name = column.removesuffix("_time_us")
+    return Metric(f"{name}_seconds_total", "counter", "seconds", help, f"{column} / 1e6::float8", since, column)
+
+
+def _moment(column: str, help: str) -> Metric:
+    sql = f"COALESCE(EXTRACT(epoch FROM {column}), 0)::float8"
+    return Metric(f"{column}_timestamp_seconds", "gauge", "seconds", help, sql, column=column)
+
+
+SERVER = Group(
+    "pg_flashcache", "The cache of a server", "FROM {schema}.pg_stat_flashcache",
+    (
+        _moment("state_since", "When the cache entered its state."),
+        Metric("waits_bounded", "gauge", "", "1 if no process waits for flash longer than io_timeout, 0 if one may, or it is not known.",
+               "COALESCE(waits_bounded, false)::int", column="waits_bounded"),
+        Metric("capacity_bytes", "gauge", "bytes", "Bytes of pages that the cache can hold.", "slots * 8192", column="slots"),
+        Metric("used_bytes", "gauge", "bytes", "Bytes of pages that the cache holds.", "used * 8192", column="used"),
+        _count("hits", "Pages read from flash."),
+        _count("misses", "Pages that flash could have held and that were not read from it while the cache was active."),
+        _count("disk_reads", "Pages read from data files; hits are not among them."),
+        _time("disk_read_time_us", "Time that reads from data files took; only some are timed if pg_flashcache_settings_disk_reads_timed is 0."),
+        _count("os_cache_hits", "Misses that were on flash but were read from the kernel's page cache."),
+        _count("stream_reads", "Misses that were on flash but left to the disk, in a stream of neighbouring blocks."),
+        _count("prefetches", "Pages on flash that were read before they were requested."),
+        _bytes("read_bytes", "Bytes read from flash for hits."),
+        _time("read_time_us", "Time that reading hits took."),
+        _count("inserts", "Pages written to flash and published."),
+        _count("insert_skip_corrupt", "Pages not written to flash: they may be damaged."),
+        _count("insert_skip_exists", "Pages not written to flash: already there."),
+        _count("insert_skip_modification", "Pages not written to flash: modified meanwhile."),
+        _count("insert_skip_not_current", "Pages not written to flash: evicted or modified before they could be copied."),
+        _count("insert_skip_not_useful", "Pages not written to flash: not worth it, by admission or os_cache_probe."),
+        _count("insert_skip_overloaded", "Pages not written to flash: the hand-off queue was full, or no slot was available."),
+        _count("insert_skip_pinned", "Pages not written to flash at that time: in use."),
+        _count("insert_skip_write_limit", "Pages not written to flash: over write_limit."),
+        _count("eviction_aged_out", "Pages removed from flash to free a slot."),
+        _count("eviction_invalidated", "Pages removed from flash because they were changed, or the cache was emptied."),
+        _count("invalidation_overflows", "Relations and databases for which pages of others were removed as well."),
+        _count("writes", "Write calls to flash."),
+        _bytes("write_bytes", "Bytes written to flash."),
+        _time("write_time_us", "Time that writes to flash took."),
+        _count("read_errors", "Reads from flash that failed."),
+        _count("write_errors", "Writes to flash that failed."),
+        _count("timeouts", "Calls to the flash device that were not answered within io_timeout."),
+        _count("reads_unbounded", "Pages on flash that were read from the disk for lack of io_uring."),
+        _count("switch_offs", "How often the cache went off or paused by itself."),
+        _count("probes", "How often the cache was tried again after that."),
+        _count("checksum_failures", "Pages read from flash with wrong content; each is a miss."),
+        _count("slots_retired", "Slots taken out of service for wrong content."),
+        _count("slots_erased", "Slots overwritten with zeros by pg_flashcache_scrub()."),
+        _count("verify_checks", "Pages compared with the disk under verify."),
+        _count("verify_failures", "Pages of these that differed: a bug if not 0."),
+        Metric("memory_bytes", "gauge", "bytes", "Shared memory of the cache.", "memory_bytes", column="memory_bytes"),
+        Metric("writer_up", "gauge", "", "1 if the background worker runs.", "(writer_pid IS NOT NULL)::int", column="writer_pid"),
+        _moment("stats_reset", "Since when the counters count; 0 if nothing has been counted."),
+    ),
+)  # fmt: skip
+
+# Columns of pg_stat_flashcache that are no metric of the group above, and why.
+LEFT_OUT = {
+    "state": "text; pg_flashcache_state_current has a series for each state",
+    "verdict": "text; pg_flashcache_verdict_current has a series for each verdict",
+    "reason": "text, and may quote the path of the file",
+    "next_probe": "follows from the state, for people",
+    "attached_by": "text; follows from the state",
+    "hit_ratio": "follows from hits and misses, for the interval that is wanted",
+    "memory_per_slot": "follows from memory_bytes and slots",
+    "writer_wait_event": "text",
+}
+
+
+def _one_of(name: str, title: str, label: str, values: tuple[str, ...], help: str) -> Group:
+    """A series for each value, 1 for the present one."""
+    listed = ", ".join(f"('{value}')" for value in values)
+    return Group(
+        f"pg_flashcache_{name}", title, f"FROM {{schema}}.pg_stat_flashcache s, (VALUES {listed}) v(value)",
+        (Metric("current", "gauge", "", help, f"(s.{name} IS NOT DISTINCT FROM v.value)::int"),), ((label, "v.value"),),
+    )  # fmt: skip
+
+
+_SETTING = "pg_catalog.current_setting('pg_flashcache.{name}', true)"
+
+SETTINGS = Group(
+    "pg_flashcache_settings", "Settings", "",
+    (
+        Metric("write_limit_bytes_per_second", "gauge", "bytes per second", "pg_flashcache.write_limit; 0 is no limit.",
+               f"COALESCE(pg_catalog.pg_size_bytes(NULLIF({_SETTING.format(name='write_limit')}, '')), 0)"),
+        Metric("enabled", "gauge", "", "pg_flashcache.enabled.", f"COALESCE({_SETTING.format(name='enabled')} = 'on', false)::int"),
+        Metric("disk_reads_timed", "gauge", "",
+               "1 if the time of every disk read is counted; 0 with io_method worker or io_uring of PostgreSQL 18 and later.",
+               "(COALESCE(pg_catalog.current_setting('io_method', true), 'sync') = 'sync')::int"),
+    ),
+)  # fmt: skip
+
+PERSISTENCE = Group(
+    "pg_flashcache_persistence", "What survives a restart", "FROM {schema}.pg_stat_flashcache_persistence",
+    (
+        Metric("writing", "gauge", "", "1 if the log of what is on flash is being written.", "COALESCE(writing, false)::int"),
+        Metric("restored", "gauge", "", "Pages that the last start restored.", "COALESCE(restored, 0)"),
+        Metric("refused", "gauge", "", "1 if the last start did not restore the cache, for a reason that the view shows.",
+               "(refused IS NOT NULL)::int"),
+        Metric("log_bytes_total", "counter", "bytes", "Bytes of the log written to flash since the server started.",
+               "COALESCE(log_bytes, 0)"),
+        Metric("restored_wrong_total", "counter", "", "Pages restored after a crash that had wrong content when they were read.",
+               "COALESCE(restored_wrong, 0)"),
+    ),
+)  # fmt: skip
+
+_RELATION = (("datname", "pg_catalog.current_database()::text"), ("schemaname", "COALESCE(schemaname::text, '')"),
+             ("relname", "CASE WHEN relid IS NULL THEN '(everything else)' ELSE COALESCE(relname::text, relid::text) END"))  # fmt: skip
+
+RELATIONS = Group(
+    "pg_flashcache_relation", "Relations of a database: the 50 with the most reads",
+    """FROM (
+         SELECT * FROM {schema}.pg_stat_flashcache_relation
+         ORDER BY relid IS NOT NULL, disk_reads + hits DESC, relid LIMIT 51
+       ) r""",
+    (
+        _count("hits", "Pages of the relation read from flash."),
+        _time("read_time_us", "Time that reading hits took."),
+        _count("disk_reads", "Pages of the relation read from data files."),
+        _time("disk_read_time_us", "Time that these reads took."),
+        _count("os_cache_hits", "Those of the disk reads that the kernel's page cache answered."),
+        _count("inserts", "Pages of the relation written to flash."),
+        _count("invalidations", "Pages of the relation removed from flash because they were changed."),
+        _count("evictions_without_hit", "Pages of the relation removed from flash that had never been hit."),
+    ),
+    _RELATION, since="1.1", of_database=True, many=True,
+)  # fmt: skip
+
+LATENCY = Group(
+    "pg_flashcache_latency", "Latency: log2 buckets, cumulative as a histogram of Prometheus",
+    """FROM (
+         SELECT backend_type, operation, (to_us / 1e6)::float8::text AS le,
+                sum(count) OVER (PARTITION BY backend_type, operation ORDER BY bucket) AS total
+         FROM (SELECT * FROM {schema}.pg_stat_flashcache_latency WHERE to_us IS NOT NULL) bounded
+         UNION ALL
+         SELECT backend_type, operation, '+Inf', sum(count) FROM {schema}.pg_stat_flashcache_latency GROUP BY backend_type, operation
+       ) l""",
+    (Metric("seconds_bucket", "counter", "", "Operations that took at most le seconds.", "total::float8"),),
+    (("backend_type", "backend_type"), ("operation", "operation"), ("le", "le")), since="1.1", many=True,
+)  # fmt: skip
+
+STATEMENTS = Group(
+    "pg_flashcache_statement", "Statements: the 50 with the most time of disk reads",
+    """FROM (
+         SELECT dbid, queryid, sum(calls)::bigint AS calls, sum(hits)::bigint AS hits, sum(read_time_us)::bigint AS read_time_us,
+                sum(disk_reads)::bigint AS disk_reads, sum(disk_read_time_us)::bigint AS disk_read_time_us
+         FROM {schema}.pg_stat_flashcache_statements
+         GROUP BY dbid, queryid ORDER BY sum(disk_read_time_us) DESC, sum(disk_reads) DESC, dbid, queryid LIMIT 50
+       ) s LEFT JOIN pg_catalog.pg_database d ON d.oid = s.dbid""",
+    (
+        _count("calls", "Executions."),
+        _count("hits", "Pages read from flash."),
+        _time("read_time_us", "Time that reading hits took."),
+        _count("disk_reads", "Pages read from data files."),
+        _time("disk_read_time_us", "Time that these reads took."),
+    ),
+    (("datname", "COALESCE(d.datname::text, '')"), ("queryid", "COALESCE(s.queryid::text, '')")), since="1.1", many=True,
+)  # fmt: skip
+
+GROUPS = (
+    SERVER,
+    _one_of("state", "State of the cache", "state", STATES, "1 for the state that the cache is in."),
+    _one_of("verdict", "Verdict on the cache", "verdict", VERDICTS, "1 for the verdict on the last ten minutes; none while not active."),
+    SETTINGS,
+    PERSISTENCE,
+    RELATIONS,
+    STATEMENTS,
+    LATENCY,
+)
+
+
+def groups_of(version: str) -> list[Group]:
+    return [group for group in GROUPS if group.of(version)]
+
+
+def all_names() -> set[str]:
+    return {group.full(metric) for group in GROUPS for metric in group.metrics}

@@ -1,0 +1,116 @@
+"""Metrics of a server, right now, in Prometheus' text format: for the textfile collector of node_exporter.
+
+A timer of systemd calls it, where no exporter for SQL is wanted.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from pgflash.connection import Connection, connect, extension, name_of, parsed, reason, views
+from pgflash.errors import ArgumentError, ServerError
+from pgflash.monitoring.exporters import made
+from pgflash.monitoring.metrics import GROUPS, NEWEST, Group, older
+
+SERVICE = """# {made}
+# Metrics for the textfile collector of node_exporter (Debian: prometheus-node-exporter --collector.textfile.directory).
+# Connections and passwords: ~postgres/.pgpass, or pg_service.conf. Where pip has installed pgflash, it is elsewhere: change ExecStart.
+[Unit]
+Description=metrics of pg_flashcache for node_exporter
+After=postgresql.service
+
+[Service]
+Type=oneshot
+User=postgres
+ExecStart=/usr/bin/pgflash monitoring sample --out /var/lib/prometheus/node-exporter/pg_flashcache.prom
+TimeoutStartSec=50s
+"""
+
+TIMER = """# {made}
+[Unit]
+Description=metrics of pg_flashcache for node_exporter, every minute
+
+[Timer]
+OnCalendar=minutely
+AccuracySec=1s
+
+[Install]
+WantedBy=timers.target
+"""
+
+
+def node_textfile(version: str, schema: str, dsn: str) -> dict[str, str]:
+    text = made(version, schema)
+    return {"pgflash-metrics.service": SERVICE.format(made=text), "pgflash-metrics.timer": TIMER.format(made=text)}
+
+
+def sample(conninfo: str, timeout_s: float) -> str:
+    """All metrics of one server, as far as its version of the extension has them."""
+    parts = parsed(conninfo, 1)
+    try:
+        with connect(parts, timeout_s) as connection:
+            return _sample(connection)
+    except psycopg.Error as error:
+        raise ServerError(f"{name_of(parts)}: {reason(error)}") from None
+
+
+def _sample(connection: Connection) -> str:
+    found = extension(connection)
+    if found is None:
+        raise ServerError("this database has no extension pg_flashcache", "CREATE EXTENSION pg_flashcache, or name another database")
+    schema, version = found
+    version = version if older(version, NEWEST) else NEWEST
+    lines: list[str] = []
+    for group in GROUPS:
+        if group.of(version) and _there(connection, group, schema):
+            rows = connection.execute(group.query(version, schema)).fetchall()
+            lines += exposition(group, version, rows)
+    return "".join(line + "\n" for line in lines)
+
+
+def _there(connection: Connection, group: Group, schema: str) -> bool:
+    """An extension may say 1.1 and lack a view, while 1.1 is being made."""
+    view = next((word.removeprefix("{schema}.") for word in group.source.replace(",", " ").split() if word.startswith("{schema}.")), "")
+    return not view or bool(views(connection, schema, (view,)))
+
+
+def exposition(group: Group, version: str, rows: list[dict[str, Any]]) -> list[str]:
+    lines = []
+    for metric in group.of(version):
+        name = group.full(metric)
+        histogram = name.removesuffix("_bucket")
+        kind = metric.kind if histogram == name else "histogram"
+        lines += [f"# HELP {histogram} {metric.help}", f"# TYPE {histogram} {kind}"]
+        for row in rows:
+            labels = ",".join(f'{label}="{_escaped(row[label])}"' for label, _ in group.labels)
+            lines.append(f"{name}{{{labels}}} {_number(row[metric.name])}" if labels else f"{name} {_number(row[metric.name])}")
+    return lines
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def _number(value: Any) -> str:
+    return str(value) if isinstance(value, int) else repr(float(value))
+
+
+def replace_file(path: Path, text: str) -> None:
+    """The whole file or none: the collector may read at any moment."""
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        try:
+            with os.fdopen(handle, "w") as file:
+                file.write(text)
+            Path(name).chmod(0o644)
+            Path(name).replace(path)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise ArgumentError(f"{path} cannot be written: {error.strerror}", "name a file in a folder that this user may write to") from None

@@ -1,0 +1,88 @@
+"""One look at a server: counters as they are. What the server does not have is left out, and said."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from pgflash.connection import Connection, extension, views
+
+STAT = "pg_stat_flashcache"
+RELATION = "pg_stat_flashcache_relation"
+STATEMENTS = "pg_stat_flashcache_statements"
+LATENCY = "pg_stat_flashcache_latency"
+VIEWS = (STAT, RELATION, STATEMENTS, LATENCY)
+QUERY_LENGTH = 200
+ROWS = 2000  # of relations and statements, those with the most reads
+
+_SERVER = """
+SELECT clock_timestamp() AS at, pg_is_in_recovery() AS standby, current_setting('server_version_num')::int / 10000 AS major,
+       current_setting('cluster_name') AS cluster, current_database() AS database,
+       (SELECT sum(xact_commit + xact_rollback)::bigint FROM pg_stat_database) AS transactions,
+       COALESCE(current_setting('io_method', true), 'sync') = 'sync' AS timed,
+       pg_size_bytes(NULLIF(current_setting('pg_flashcache.write_limit', true), '')) AS write_limit
+"""
+_RELATIONS = """
+SELECT relid, schemaname::text AS schema, relname::text AS relation, hits, read_time_us, disk_reads, disk_read_time_us, os_cache_hits
+FROM {schema}.pg_stat_flashcache_relation ORDER BY disk_reads + hits DESC LIMIT {rows}
+"""
+_STATEMENTS = """
+SELECT userid, dbid, queryid, toplevel, calls, hits, read_time_us, disk_reads, disk_read_time_us, os_cache_hits,
+       left(regexp_replace(query, '\\s+', ' ', 'g'), {length}) AS query
+FROM {schema}.pg_stat_flashcache_statements ORDER BY disk_reads + hits DESC LIMIT {rows}
+"""
+_LATENCY = """
+SELECT operation, bucket, from_us, to_us, sum(count)::bigint AS count FROM {schema}.pg_stat_flashcache_latency
+GROUP BY operation, bucket, from_us, to_us
+"""
+
+
+@dataclass
+class Sample:
+    """Everything is as the server counts; times are the server's."""
+
+    at: datetime
+    role: str
+    major: int
+    cluster: str
+    database: str
+    transactions: int
+    timed: bool
+    write_limit: int | None
+    stat: dict[str, Any] | None = None
+    relations: list[dict[str, Any]] | None = None
+    statements: list[dict[str, Any]] | None = None
+    latency: list[dict[str, Any]] | None = None
+    missing: list[str] = field(default_factory=list)
+
+
+def look(connection: Connection) -> Sample:
+    row = connection.execute(_SERVER).fetchone()
+    assert row is not None
+    sample = Sample(
+        row["at"], "standby" if row["standby"] else "primary", row["major"], row["cluster"], row["database"], int(row["transactions"] or 0),
+        row["timed"], row["write_limit"],
+    )  # fmt: skip
+    found = extension(connection)
+    if found is None:
+        sample.missing.append(f"database {sample.database} has no extension pg_flashcache")
+        return sample
+    schema, version = found
+    there = views(connection, schema, VIEWS)
+    for view in VIEWS:
+        if view not in there:
+            sample.missing.append(f"{view}: not in version {version} of the extension, or not for this role")
+
+    def rows(view: str, text: str) -> list[dict[str, Any]] | None:
+        if view not in there:
+            return None
+        query = text.replace("{schema}", schema).replace("{rows}", str(ROWS)).replace("{length}", str(QUERY_LENGTH))
+        return connection.execute(query).fetchall()
+
+    if stat := rows(STAT, "SELECT * FROM {schema}.pg_stat_flashcache"):
+        sample.stat = stat[0]
+    sample.latency = rows(LATENCY, _LATENCY)
+    sample.relations = rows(RELATION, _RELATIONS)
+    sample.statements = rows(STATEMENTS, _STATEMENTS)
+    return sample

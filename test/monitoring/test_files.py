@@ -1,0 +1,175 @@
+"""What is made from the table of metrics, and that the table is complete."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+import yaml
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.models import dashboard as models
+
+from pgflash.monitoring.cli import Tool
+from pgflash.monitoring.metrics import GROUPS, LEFT_OUT, NEWEST, SERVER, STATES, VERDICTS, VERSIONS, all_names, groups_of
+
+from .conftest import ROOT, Monitored, pgflash
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """All files of the newest version, by name."""
+    folder = tmp_path_factory.mktemp("files")
+    done = pgflash("monitoring", "write", folder, "--json", *(word for tool in Tool for word in ("--for", tool.value)))
+    assert done.returncode == 0, done.stderr
+    return {Path(name).name: Path(name) for name in json.loads(done.stdout)["files"]}
+
+
+def test_every_column_is_a_metric_or_left_out(server: Monitored) -> None:
+    shown = [metric.column for metric in SERVER.metrics]
+    assert len(set(shown)) == len(shown)
+    assert not set(shown) & set(LEFT_OUT)
+    assert set(shown) | set(LEFT_OUT) == set(server.stat())
+
+
+def test_names() -> None:
+    """Of Prometheus: base units, and _total for what only grows."""
+    for group in GROUPS:
+        for metric in group.metrics:
+            name = group.full(metric)
+            assert re.fullmatch(r"pg_flashcache(_[a-z0-9]+)+", name)
+            assert name.endswith(("_total", "_bucket")) == (metric.kind == "counter"), name
+            if metric.unit in ("seconds", "bytes"):
+                assert metric.unit in name, name
+            assert metric.help.endswith(".")
+    assert len(all_names()) == sum(len(group.metrics) for group in GROUPS)
+
+
+def test_states_and_verdicts_are_the_documented_ones() -> None:
+    """Those of docs/views.md."""
+    text = (ROOT / "docs/views.md").read_text()
+    (line,) = re.findall(r"^\| `state` \|.*$", text, re.MULTILINE)
+    assert set(re.findall(r"`(\w+)`(?= \(|;| \||$|, )", line)) - {"state"} >= set(STATES)
+    section = text.split("### `verdict`")[1].split("\n## ")[0]
+    assert set(re.findall(r"^\| `([a-z ]+)` \|", section, re.MULTILINE)) == set(VERDICTS)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_queries(server: Monitored, version: str) -> None:
+    """Each gives its labels as text and its metrics as numbers that are not NULL, for a role that is just a monitor."""
+    with psycopg.connect(server.dsn.replace("user=postgres", "user=monitor")) as connection:
+        for group in groups_of(version):
+            cursor = connection.execute(group.query(version, "public"))
+            assert [column.name for column in cursor.description or []] == [name for name, _ in group.labels] + [
+                item.name for item in group.of(version)
+            ]
+            rows = cursor.fetchall()
+            assert rows, group.name
+            for row in rows:
+                assert all(isinstance(value, str) for value in row[: len(group.labels)]), row
+                assert all(float(value) >= 0 for value in row[len(group.labels) :]), row
+
+
+def test_pgwatch(server: Monitored, made: dict[str, Path]) -> None:
+    """Its SQL runs, and has the columns that pgwatch wants."""
+    found = yaml.safe_load(made["pg_flashcache.metrics.yaml"].read_text())
+    assert set(found["metrics"]) == set(found["presets"]["pg_flashcache"]["metrics"]) == {group.name for group in GROUPS}
+    for name, metric in found["metrics"].items():
+        assert set(metric) <= {"description", "sqls", "gauges", "is_instance_level"}
+        assert set(metric["sqls"]) == {15}
+        row = server.rows(metric["sqls"][15])[0]
+        assert isinstance(row.pop("epoch_ns"), int)
+        (group,) = (item for item in GROUPS if item.name == name)
+        assert set(row) == {f"tag_{label}" for label, _ in group.labels} | {item.name for item in group.metrics}
+        assert set(metric.get("gauges", [])) <= set(row)
+
+
+def test_burningalchemist(server: Monitored, made: dict[str, Path]) -> None:
+    found = yaml.safe_load(made["pg_flashcache.collector.yml"].read_text())
+    queries = {query["query_name"]: server.rows(query["query"])[0] for query in found["queries"]}
+    assert {metric["metric_name"] for metric in found["metrics"]} == all_names()
+    for metric in found["metrics"]:
+        assert set(metric) <= {"metric_name", "type", "help", "key_labels", "values", "query_ref"}
+        row = queries[metric["query_ref"]]
+        assert set(metric.get("key_labels", [])) | set(metric["values"]) <= set(row)
+        assert metric["type"] in ("counter", "gauge")
+    config = yaml.safe_load(made["sql_exporter.yml"].read_text())
+    assert config["target"]["collectors"] == [found["collector_name"]]
+
+
+def test_postgres_exporter(server: Monitored, made: dict[str, Path]) -> None:
+    """It names a metric QUERY_COLUMN."""
+    text = made["queries.yaml"].read_text()
+    assert "DEPRECATED" in text
+    names = set()
+    for name, query in yaml.safe_load(text).items():
+        row = server.rows(query["query"])[0]
+        columns = {column: item["usage"] for entry in query["metrics"] for column, item in entry.items()}
+        assert set(columns) == set(row)
+        names |= {f"{name}_{column}" for column, usage in columns.items() if usage in ("COUNTER", "GAUGE")}
+        assert set(columns.values()) <= {"LABEL", "COUNTER", "GAUGE"}
+    assert names == all_names()
+
+
+def test_dashboard_keeps_to_the_schema(made: dict[str, Path]) -> None:
+    """Grafana's library reads it, and writes the same again."""
+    text = made["pg_flashcache.dashboard.json"].read_text()
+    read = models.Dashboard.from_json(json.loads(text))
+    assert json.loads(JSONEncoder(sort_keys=True, indent=2).encode(read)) == json.loads(text)
+    titles = {panel["title"] for panel in json.loads(text)["panels"]}
+    assert {"State", "State and verdict", "Hit ratio", "Reads by source", "Mean latency by source", "Fill", "Writes to flash"} <= titles
+    assert {"Relations by disk reads", "Statements by time of disk reads"} <= titles
+
+
+def test_an_older_extension_has_fewer(tmp_path: Path) -> None:
+    done = pgflash("monitoring", "write", tmp_path, "--extension", "1.0", "--schema", "fc", *(w for t in Tool for w in ("--for", t.value)))
+    assert done.returncode == 0, done.stderr
+    text = "".join(path.read_text() for path in tmp_path.iterdir())
+    assert "pg_flashcache_hits_total" in text and "fc.pg_stat_flashcache" in text
+    assert "pg_flashcache_relation" not in text and "public." not in text
+
+
+def test_nothing_is_replaced_unasked(tmp_path: Path) -> None:
+    (tmp_path / "pg_flashcache.rules.yml").write_text("mine")
+    done = pgflash("monitoring", "write", tmp_path, "--for", "alerts", "--for", "pgwatch")
+    assert done.returncode == 2 and "already in" in done.stderr
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["mine"]
+    assert pgflash("monitoring", "write", tmp_path, "--for", "alerts", "--force").returncode == 0
+    assert (tmp_path / "pg_flashcache.rules.yml").read_text() != "mine"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--extension", "0.9"), "no version '0.9' of the extension"),
+        (("--schema", "a b"), "'a b' will not do as a schema"),
+        (("--for", "abacus"), "abacus"),
+    ],
+)
+def test_wrong_arguments(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
+    done = pgflash("monitoring", "write", tmp_path / "new", "--for", "alerts", *arguments)
+    assert done.returncode == 2 and said in done.stderr and "Traceback" not in done.stderr
+    assert not (tmp_path / "new").exists()
+
+
+def test_the_list() -> None:
+    found: list[dict[str, Any]] = json.loads(pgflash("monitoring", "list", "--json").stdout)
+    assert {row["name"] for row in found} == all_names()
+    assert {row["since"] for row in found} == set(VERSIONS)
+
+
+def test_documentation_has_the_table() -> None:
+    """Each metric with its type, in the order of the table."""
+    text = (ROOT / "docs/monitoring.md").read_text()
+    rows = re.findall(r"^\| `(pg_flashcache_[a-z_]+)`(?: by ([^|]*))? \| (counter|gauge) \| (.*) \|$", text, re.MULTILINE)
+    wanted = [
+        (group.full(metric), ", ".join(f"`{label}`" for label, _ in group.labels), metric.kind, metric.help)
+        for group in GROUPS
+        for metric in group.of(NEWEST)
+    ]
+    assert rows == wanted
+    for column, reason in LEFT_OUT.items():
+        assert f"| `{column}` | {reason} |" in text
