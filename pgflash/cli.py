@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from pgflash import __version__
+from pgflash.doctor.command import doctor_command
 from pgflash.errors import (
     EXIT_BROKE_OFF,
     EXIT_INTERRUPTED,
@@ -37,6 +38,7 @@ app = typer.Typer(
 )
 pilot = typer.Typer(no_args_is_help=True, help="The pilot study: will flash help, how much of it, and used how?")
 app.add_typer(pilot, name="pilot")
+app.command("doctor")(doctor_command)
 
 STUDIES = Path("pgflash-studies")
 errors = Console(stderr=True, highlight=False)
