@@ -32,9 +32,8 @@ def table() -> str:
 
 
 def _cell(text: str) -> str:
-    for letter in "<>|_*":
-        if not text.startswith("http") or letter != "_":
-            text = text.replace(letter, {"<": "&lt;", ">": "&gt;"}.get(letter, "\\" + letter))
+    for letter, instead in (("<", "&lt;"), (">", "&gt;"), ("|", "\\|"), ("*", "\\*")):
+        text = text.replace(letter, instead)
     return " ".join(text.split())
 
 
