@@ -1,4 +1,4 @@
-"""What goes wrong, and the exit status each kind ends the command with. docs/pilot.md has the table."""
+"""What goes wrong, and the exit status each kind ends the command with. docs/pilot.md has the table, docs/doctor.md that of the doctor."""
 
 from __future__ import annotations
 

@@ -87,6 +87,8 @@ def refusal(change: Change, machine: Machine, server: Server | None) -> str:
         if not path.exists():
             return f"there is no {change.path}"
         return "" if os.access(path, os.W_OK) else "needs root" if not is_root() else f"{change.path} cannot be written here (a container?)"
+    if server and change.name in server.overruled:
+        return "is set on the server's command line, which ALTER SYSTEM does not overrule"
     if server is None or change.name not in server.changeable:
         return f"needs a superuser, or GRANT ALTER SYSTEM ON PARAMETER {change.name}"
     return ""

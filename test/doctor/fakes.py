@@ -41,7 +41,9 @@ class Fake:
         self.seconds = 5.0
         self.disk("sda", "8:0", "pci0000:00/ata1", rotational=1, scheduler="[mq-deadline] none bfq", read_ahead_kb=4096, size_gb=1000)
         self.disk("sdb", "8:16", "pci0000:00/ata2", rotational=0, scheduler="[none] mq-deadline bfq", size_gb=100, discard_max_bytes=GB)
-        self.disk("nvme0n1", "259:0", "pci0000:00/nvme/nvme0", rotational=0, scheduler="[none] mq-deadline bfq", size_gb=400, discard_max_bytes=GB)
+        self.disk(
+            "nvme0n1", "259:0", "pci0000:00/nvme/nvme0", rotational=0, scheduler="[none] mq-deadline bfq", size_gb=400, discard_max_bytes=GB
+        )
         self.partition("nvme0n1", "nvme0n1p1", "259:1", start=2048, size_gb=300)
         self.mounts = {
             "/": "8:16 / / rw,relatime - ext4 /dev/sdb rw", DATA: f"8:0 / {DATA} rw,relatime - ext4 /dev/sda rw",
@@ -108,7 +110,14 @@ class Fake:
 
     def partition(self, disk: str, name: str, number: str, *, start: int, size_gb: int) -> None:
         at = f"{self.at(disk)}/{name}"
-        for key, value in {"partition": 1, "start": start, "size": size_gb * GB // 512, "stat": "0", "dev": number, "alignment_offset": 0}.items():
+        for key, value in {
+            "partition": 1,
+            "start": start,
+            "size": size_gb * GB // 512,
+            "stat": "0",
+            "dev": number,
+            "alignment_offset": 0,
+        }.items():
             self.put(f"{at}/{key}", value)
         self._known(name, number, at)
 

@@ -230,7 +230,9 @@ CASES: list[tuple[str, str, Break, str, list[str]]] = [
 def test_all_is_well(fake: Fake) -> None:
     facts = fake.facts()
     wrong = {item.id: examine(item, facts) for item in REGISTRY.values()}
-    assert {name: result.findings or result.reason for name, result in wrong.items() if result.status not in ("fine", "not applicable")} == {}
+    assert {
+        name: result.findings or result.reason for name, result in wrong.items() if result.status not in ("fine", "not applicable")
+    } == {}
     applies = {name for name, result in wrong.items() if result.status == "not applicable"}
     assert applies == {"devices.raid", "devices.discard_through", "limits.group_memory", "memory.numa", "waits.reads"}
 
@@ -239,7 +241,9 @@ def test_each_check_has_a_case() -> None:
     assert {case[0] for case in CASES} == set(REGISTRY)
 
 
-@pytest.mark.parametrize(("name", "status", "spoil", "what", "commands"), CASES, ids=[f"{number}-{case[0]}" for number, case in enumerate(CASES)])
+@pytest.mark.parametrize(
+    ("name", "status", "spoil", "what", "commands"), CASES, ids=[f"{number}-{case[0]}" for number, case in enumerate(CASES)]
+)
 def test_fires(fake: Fake, name: str, status: str, spoil: Break, what: str, commands: list[str]) -> None:
     spoil(fake)
     result = examine(REGISTRY[name], fake.facts())

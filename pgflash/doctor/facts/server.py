@@ -39,6 +39,8 @@ class Server:
     superuser: bool = False
     changeable: frozenset[str] = frozenset()
     """Settings that this role may change with ALTER SYSTEM."""
+    overruled: frozenset[str] = frozenset()
+    """Settings of the server's command line, where ALTER SYSTEM has no effect."""
 
     def get(self, name: str) -> str:
         return self.settings[name].value if name in self.settings else ""
@@ -94,6 +96,7 @@ def gather(rows: Rows, machine: Machine, host: str, local_addresses: frozenset[s
             " AND has_parameter_privilege(current_user, name, 'ALTER SYSTEM')"
         )
     )
+    server.overruled = frozenset(row[0] for row in rows("SELECT name FROM pg_settings WHERE source = 'command line'"))
     view = rows(
         "SELECT format('%I.%I', n.nspname, c.relname) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
         " JOIN pg_depend d ON d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype = 'e'"
