@@ -13,11 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 import pgflash.doctor.checks  # noqa: F401
+from pgflash import cli
 from pgflash.doctor.check import REGISTRY, examine
 from pgflash.doctor.facts import Facts
 from pgflash.doctor.facts.machine import Machine
+from pgflash.errors import PgflashError
 from pgflash.system import as_server_user, find_program, give_to_server_user, is_root
 
 ROOT = Path(__file__).parents[2]
@@ -119,12 +122,13 @@ def test_without_rights_nothing_is_fixed(server: Server, tmp_path: Path) -> None
     assert any("needs a superuser, or GRANT ALTER SYSTEM ON PARAMETER track_io_timing" in line for line in found["not_fixed"])
 
 
-def test_wrong_arguments() -> None:
-    assert doctor("--only", "nothing")[0] == 2
-    assert doctor("--fix")[0] == 2
-    assert doctor("--fix", "--undo")[0] == 2
-    assert doctor("--flash", "relative")[0] == 2
-    assert doctor("host=/nowhere")[0] == 3
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [("--only nothing", 2), ("--fix", 2), ("--fix --undo", 2), ("--flash relative", 2), ("host=/nowhere", 3)],
+)
+def test_wrong_arguments(words: str, status: int) -> None:
+    error = CliRunner().invoke(cli.app, ["doctor", *words.split(), "--json"]).exception
+    assert isinstance(error, PgflashError) and error.exit_code == status
 
 
 def test_list() -> None:
