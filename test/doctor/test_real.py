@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -40,11 +41,13 @@ needs_server = pytest.mark.skipif(not bin_folder(), reason="no pg_config: no ser
 class Server:
     """Its settings are the defaults; without the extension."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, **settings: str) -> None:
         self.data, self.folder = folder / "data", folder
         self.dsn = f"host={folder} user=postgres dbname=postgres"
         give_to_server_user(folder)
         self.run("initdb", "-U", "postgres", "--auth=trust", "--no-sync")
+        with (self.data / "postgresql.conf").open("a") as conf:
+            conf.writelines(f"{name.replace('__', '.')} = '{value}'\n" for name, value in settings.items())
         self.run("pg_ctl", "--silent", "--wait", f"--log={folder}/log", f"--options=-c listen_addresses= -k {folder} -c fsync=off", "start")
 
     def run(self, program: str, *arguments: str) -> None:
@@ -110,6 +113,43 @@ def test_altered_and_undone(server: Server, tmp_path: Path) -> None:
     assert checks["server.wal_level"] == "not applicable"
     server.sql("ALTER SYSTEM RESET ALL")
     server.sql("SELECT pg_reload_conf()")
+
+
+def has_extension() -> bool:
+    config = shutil.which("pg_config", path=os.environ.get("FC_PILOT_BIN")) or shutil.which("pg_config")
+    if not config:
+        return False
+    folder = subprocess.run([config, "--pkglibdir"], capture_output=True, text=True, check=True).stdout.strip()
+    return Path(folder, "pg_flashcache.so").exists()
+
+
+@pytest.mark.skipif(not has_extension(), reason="no server with pg_flashcache: test.sh makes one (FC_PILOT_BIN)")
+def test_a_server_with_the_cache() -> None:
+    folder = Path(tempfile.mkdtemp(prefix="d."))
+    folder.chmod(0o755)
+    missing = str(folder / "missing/cache")
+    made = Server(
+        folder, shared_preload_libraries="pg_flashcache", pg_flashcache__file=missing, pg_flashcache__size="1MB", shared_buffers="2MB"
+    )
+    try:
+        before = statuses(doctor(made.dsn, "--only", "server")[1])
+        assert before["server.cache_state"] == "not looked"
+        made.sql("CREATE EXTENSION pg_flashcache")
+        for _ in range(600):
+            if made.sql("SELECT state FROM pg_stat_flashcache") != "starting":
+                break
+            time.sleep(0.1)
+        status, found = doctor(made.dsn, "--only", "server")
+        results = {item["id"]: item for item in found["checks"]}
+        state = results["server.cache_state"]
+        assert status == 11 and state["status"] == "problem"
+        assert state["findings"][0]["what"].startswith("off: ") and missing in state["findings"][0]["what"]
+        assert results["server.cache_size"]["findings"][0]["what"] == "is 1 MB, 0.5 times shared_buffers (2 MB)"
+        assert results["server.cache_memory"]["status"] == "fine"
+        assert {"flash", "data"} <= {place["role"] for place in found["places"]}
+    finally:
+        made.run("pg_ctl", "--silent", "--mode=immediate", "stop")
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @needs_server
