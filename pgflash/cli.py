@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from pgflash import __version__
+from pgflash.doctor.command import doctor_command
 from pgflash.errors import (
     EXIT_BROKE_OFF,
     EXIT_INTERRUPTED,
@@ -43,6 +44,7 @@ app.add_typer(pilot, name="pilot")
 snapshot_commands.register(app)
 app.add_typer(monitoring, name="monitoring")
 app.command("top")(top_command)
+app.command("doctor")(doctor_command)
 
 STUDIES = Path("pgflash-studies")
 errors = Console(stderr=True, highlight=False)

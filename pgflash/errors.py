@@ -1,4 +1,4 @@
-"""What goes wrong, and the exit status each kind ends the command with. docs/pilot.md has the table."""
+"""What goes wrong, and the exit status each kind ends the command with. docs/pilot.md has the table, docs/doctor.md that of the doctor."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ EXIT_BROKE_OFF = 4
 EXIT_STUDY = 5
 EXIT_SLOWER = 6
 EXIT_SERVER = 7
+EXIT_ADVICE = 10
+EXIT_PROBLEM = 11
 EXIT_INTERRUPTED = 130
 
 

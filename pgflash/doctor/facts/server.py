@@ -1,0 +1,124 @@
+"""The server, by SQL through one connection: settings, paths, counters, and whether it runs on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from pgflash.doctor.facts.machine import Machine
+
+Rows = Callable[[str], list[tuple[Any, ...]]]
+
+_UNITS = {"B": 1, "kB": 1024, "8kB": 8192, "16kB": 16384, "32kB": 32768, "4kB": 4096, "64kB": 65536, "MB": 1 << 20, "16MB": 16 << 20}
+
+
+@dataclass(frozen=True)
+class Setting:
+    value: str
+    unit: str = ""
+    context: str = "sighup"
+    values: tuple[str, ...] = ()
+    pending: bool = False
+
+
+@dataclass
+class Server:
+    version: int
+    settings: dict[str, Setting]
+    local: bool = True
+    not_local: str = ""
+    postmaster: int | None = None
+    tablespaces: dict[str, str] = field(default_factory=dict)
+    cache: dict[str, Any] = field(default_factory=dict)
+    """The row of pg_stat_flashcache; empty if the extension is not in this database."""
+    checkpoints_timed: int = 0
+    checkpoints_requested: int = 0
+    temp_bytes: int = 0
+    identifier: str = ""
+    superuser: bool = False
+    changeable: frozenset[str] = frozenset()
+    """Settings that this role may change with ALTER SYSTEM."""
+    overruled: frozenset[str] = frozenset()
+    """Settings of the server's command line, where ALTER SYSTEM has no effect."""
+
+    def get(self, name: str) -> str:
+        return self.settings[name].value if name in self.settings else ""
+
+    def has(self, name: str) -> bool:
+        return name in self.settings
+
+    def number(self, name: str) -> float:
+        try:
+            return float(self.get(name))
+        except ValueError:
+            return 0.0
+
+    def bytes(self, name: str) -> int:
+        return int(self.number(name) * _UNITS.get(self.settings[name].unit, 1)) if name in self.settings else 0
+
+    @property
+    def data_directory(self) -> str:
+        return self.get("data_directory")
+
+    @property
+    def has_cache(self) -> bool:
+        """The library is preloaded: its settings are defined."""
+        return self.has("pg_flashcache.size") and self.settings["pg_flashcache.size"].context == "postmaster"
+
+
+def gather(rows: Rows, machine: Machine, host: str, local_addresses: frozenset[str]) -> Server:
+    names = "name, setting, unit, context, enumvals, pending_restart"
+    settings = {
+        name: Setting(value or "", unit or "", context, tuple(values or ()), bool(pending))
+        for name, value, unit, context, values, pending in rows(f"SELECT {names} FROM pg_settings")
+    }
+    server = Server(int(settings["server_version_num"].value), settings)
+    (pid, socket, address, server.superuser), *_ = rows(
+        "SELECT pg_backend_pid(), inet_server_addr() IS NULL, host(inet_server_addr()), current_setting('is_superuser') = 'on'"
+    )
+    _locate(server, machine, int(pid), bool(socket) or address in local_addresses or host in local_addresses)
+    server.tablespaces = {
+        name: place for name, place in rows("SELECT spcname, pg_tablespace_location(oid) FROM pg_tablespace ORDER BY 1") if place
+    }
+    server.identifier = str(rows("SELECT system_identifier FROM pg_control_system()")[0][0])
+    checkpoints = (
+        "SELECT num_timed, num_requested FROM pg_stat_checkpointer"
+        if server.version >= 170000
+        else "SELECT checkpoints_timed, checkpoints_req FROM pg_stat_bgwriter"
+    )
+    server.checkpoints_timed, server.checkpoints_requested = (int(value) for value in rows(checkpoints)[0])
+    server.temp_bytes = int(rows("SELECT coalesce(sum(temp_bytes), 0) FROM pg_stat_database")[0][0])
+    server.changeable = frozenset(
+        row[0]
+        for row in rows(
+            "SELECT name FROM pg_settings WHERE context IN ('sighup', 'superuser', 'user', 'backend', 'superuser-backend')"
+            " AND has_parameter_privilege(current_user, name, 'ALTER SYSTEM')"
+        )
+    )
+    server.overruled = frozenset(row[0] for row in rows("SELECT name FROM pg_settings WHERE source = 'command line'"))
+    view = rows(
+        "SELECT format('%I.%I', n.nspname, c.relname) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+        " JOIN pg_depend d ON d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype = 'e'"
+        " JOIN pg_extension e ON d.refclassid = 'pg_extension'::regclass AND d.refobjid = e.oid"
+        " WHERE e.extname = 'pg_flashcache' AND c.relname = 'pg_stat_flashcache' AND has_table_privilege(c.oid, 'SELECT')"
+    )
+    if view and server.has_cache:
+        server.cache = dict(rows(f"SELECT to_jsonb(s) FROM {view[0][0]} s")[0][0])
+    return server
+
+
+def _locate(server: Server, machine: Machine, pid: int, address_here: bool) -> None:
+    """Is it on this machine, and in this container? Its session must be one of our processes, and see our files."""
+    fields = machine.text(f"/proc/{pid}/stat").rpartition(")")
+    here = address_here and "(postgres" in fields[0] and len(fields[2].split()) > 1
+    if not here:
+        server.local = False
+        server.not_local = "the server runs on another machine or in another container: run the doctor there as well"
+        return
+    mine, its = (machine.link(f"/proc/{which}/ns/mnt") for which in ("self", pid))
+    if mine and its and mine != its:
+        server.local = False
+        server.not_local = "the server runs in a container with mounts of its own: run the doctor inside it"
+        return
+    server.postmaster = int(fields[2].split()[1])
