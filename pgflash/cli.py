@@ -29,6 +29,7 @@ from pgflash.lab.work import default_base
 from pgflash.pilot import scenario as scenarios
 from pgflash.pilot.progress import JsonReporter, Reporter, TerminalReporter
 from pgflash.pilot.store import RUNS, Study, Writer, open_study
+from pgflash.place.cli import place, tier
 from pgflash.system import raise_on_signals
 from pgflash.units import ENDURANCE_FORMS, Endurance, parse_endurance
 
@@ -37,6 +38,8 @@ app = typer.Typer(
 )
 pilot = typer.Typer(no_args_is_help=True, help="The pilot study: will flash help, how much of it, and used how?")
 app.add_typer(pilot, name="pilot")
+app.add_typer(place, name="place")
+app.add_typer(tier, name="tier")
 
 STUDIES = Path("pgflash-studies")
 errors = Console(stderr=True, highlight=False)
