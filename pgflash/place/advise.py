@@ -54,8 +54,10 @@ class Plan:
         if moved:
             names = ", ".join(line.item.key for line in moved[:8]) + (f" and {len(moved) - 8} more" if len(moved) > 8 else "")
             told.append(f"Move {show_bytes(sum(line.item.bytes for line in moved))} to flash for good: {names}.")
-        else:
+        elif self.split.cache:
             told.append("Move nothing: a cache gains more from this flash.")
+        else:
+            told.append("Neither move nor cache: storage answers as fast as this flash would, or is hardly used.")
         if self.split.cache:
             told.append(f"Give {show_bytes(self.split.cache)} to the cache, for what stays on disk.")
         unused = self.flash - self.split.cache - sum(line.item.bytes for line in moved)
@@ -141,6 +143,8 @@ def _decide(rates: Rates, item: Item, split: Split) -> Line:
     held = split.cached.get(item.key, 0)
     if held:
         return Line(rates, item, "cache", held, f"{show_number(100 * held / max(1, item.bytes))}% of it is what the cache would hold")
+    if item.disk_ms <= item.flash_ms:
+        return Line(rates, item, "disk", 0, "storage answers as fast as flash")
     if item.writes >= item.reads:
         return Line(rates, item, "disk", 0, "written more often than read: not worth caching; moving others gains more")
     return Line(rates, item, "disk", 0, "too cold, or too large for this flash")

@@ -144,13 +144,16 @@ class Mover:
                     continue
                 drop = sql.SQL("DROP INDEX CONCURRENTLY {}").format(item.identifier)
                 try:
-                    db.rows(self.control, "SET lock_timeout = '10s'")
+                    self._briefly(local=False)
                     db.execute(self.control, drop)
                 except BrokeOff:
                     left.append(f"left behind: an invalid index; {drop.as_string(None)}; removes it")
         if row.method == "pg_repack":
             left += self._clean_repack(row)
         return "; ".join(left)
+
+    def _briefly(self, *, local: bool) -> None:
+        db.rows(self.control, "SELECT set_config('lock_timeout', %s, %s)", str(self.options.lock_timeout_ms), local)
 
     def _repack_at_work(self) -> bool:
         """By the advisory locks that pg_repack holds."""
@@ -180,7 +183,7 @@ class Mover:
             return []
         try:
             with self.control.transaction():
-                db.rows(self.control, "SET LOCAL lock_timeout = '10s'")
+                self._briefly(local=True)
                 if trigger and item:
                     db.execute(self.control, sql.SQL("DROP TRIGGER repack_trigger ON {}").format(item.identifier))
                 for name in there:
@@ -209,6 +212,8 @@ class Mover:
         if item is None:
             return self._ended(row, "skipped", f"{row.label} was dropped meanwhile")
         note = changed(row, item)
+        if row.method:  # an earlier try may have had to leave something
+            self._clean(row)
         if item.tablespace == target:
             if back or row.state in journals.OPEN:
                 self._policy(item, back)
