@@ -35,7 +35,7 @@ from pgflash.units import show_bytes
 
 LOCK = (1886807657, 1886151019)  # of a session that moves; one in a database
 WATCH_S = 0.5
-WAIT_FOR_LOCK_S = 15
+WAIT_FOR_LOCK_S = 8
 LEFT_BEHIND = re.compile(r"_cc(new|old)[0-9]*$")
 
 Tell = Callable[[dict[str, Any]], None]

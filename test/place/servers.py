@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -77,16 +78,18 @@ class Server:
     def kill(self) -> None:
         """kill -9 of the postmaster and all that is below it."""
         postmaster = int((self.data / "postmaster.pid").read_text().split()[0])
+        os.kill(postmaster, signal.SIGSTOP)  # it begins no other process meanwhile
         below = subprocess.run(["pgrep", "-P", str(postmaster)], capture_output=True, text=True, check=False).stdout.split()
-        for pid in [postmaster, *map(int, below)]:
-            try:
-                os.kill(pid, 9)
-            except ProcessLookupError:
-                continue
-        await_(lambda: not any(Path(f"/proc/{pid}").exists() and not zombie(pid) for pid in [postmaster, *map(int, below)]), "the server's end")
+        for pid in [*map(int, below), postmaster]:
+            os.kill(pid, signal.SIGKILL)
+        await_(lambda: not any(alive(pid) for pid in [postmaster, *map(int, below)]), "the server's end")
+        # Where nobody waits for orphans they stay as zombies, and the files of locks look as if they were in use.
+        for path in (self.data / "postmaster.pid", *(self.folder / "socket").glob("*.lock")):
+            path.unlink(missing_ok=True)
 
     def remove(self) -> None:
-        self.stop("immediate")
+        if (self.data / "postmaster.pid").exists():
+            self.stop("immediate")
         if is_root():
             subprocess.run(["umount", str(self.folder / "tiny")], check=False)
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -122,11 +125,11 @@ class Server:
         return moves
 
 
-def zombie(pid: int) -> bool:
+def alive(pid: int) -> bool:
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except OSError:
-        return True
+        return False
 
 
 def environment() -> dict[str, str]:

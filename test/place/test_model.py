@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 
 import pytest
@@ -68,8 +69,8 @@ def test_no_faster_flash_gains_nothing() -> None:
 
 def test_the_curve_is_concave_and_fits_what_was_measured() -> None:
     shares = [number / 50 for number in range(51)]
-    gains = [answered(high) - answered(low) for low, high in zip(shares, shares[1:], strict=False)]
+    gains = [answered(high) - answered(low) for low, high in itertools.pairwise(shares)]
     assert answered(0) == 0 and answered(1) == 1 and answered(2) == 1
-    assert all(later <= earlier + 1e-12 for earlier, later in zip(gains, gains[1:], strict=False))
+    assert all(later <= earlier + 1e-12 for earlier, later in itertools.pairwise(gains))
     assert fit_exponent([]) == EXPONENT
     assert fit_exponent([(0.1, answered(0.1, 0.6)), (0.5, answered(0.5, 0.6))]) == 0.6
