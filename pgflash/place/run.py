@@ -95,7 +95,11 @@ def require(moving: Mover, items: list[Wanted], targets: set[str], options: Opti
     moving.journal.may_create()
     warnings: list[str] = []
     paths = local_paths(connection) if items else None
-    for name in sorted({one.target for one in items}):
+    own = db.value(
+        connection,
+        "SELECT spcname FROM pg_tablespace t JOIN pg_database d ON d.dattablespace = t.oid WHERE datname = current_database()",
+    )
+    for name in sorted({one.target for one in items} - {own}):  # the database lives and dies with its own already
         if paths is not None:
             said = devices.require_lasting(name, path_of(connection, name, paths[0]), options.accept_loss)
             warnings += [said] if said else []

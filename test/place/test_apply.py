@@ -358,3 +358,10 @@ def test_script(server: Server, filled: str) -> None:
     subprocess.run(psql, input=done.stdout, text=True, check=True)
     assert (server.where("nokey", filled), server.where(QUOTED, filled)) == ("flash", "flash")
     assert server.sql("SHOW temp_tablespaces", database=filled) == "flash"
+
+
+def test_the_own_tablespace_needs_no_mirror(server: Server, filled: str) -> None:
+    """The database is lost with it anyway."""
+    ready(apply(server, filled, "--tablespace=flash", "--object=public.t_pkey"))
+    ready(apply(server, filled, "--tablespace=pg_default", "--object=public.t_pkey", loss=False))
+    assert server.where("t_pkey", filled) == "pg_default"
