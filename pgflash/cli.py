@@ -32,6 +32,7 @@ from pgflash.pilot import scenario as scenarios
 from pgflash.pilot.progress import JsonReporter, Reporter, TerminalReporter
 from pgflash.pilot.store import RUNS, Study, Writer, open_study
 from pgflash.snapshots import commands as snapshot_commands
+from pgflash.place.cli import place, tier
 from pgflash.system import raise_on_signals
 from pgflash.top.cli import top_command
 from pgflash.units import ENDURANCE_FORMS, Endurance, parse_endurance
@@ -45,6 +46,8 @@ snapshot_commands.register(app)
 app.add_typer(monitoring, name="monitoring")
 app.command("top")(top_command)
 app.command("doctor")(doctor_command)
+app.add_typer(place, name="place")
+app.add_typer(tier, name="tier")
 
 STUDIES = Path("pgflash-studies")
 errors = Console(stderr=True, highlight=False)

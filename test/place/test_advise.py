@@ -1,0 +1,79 @@
+"""The plan: from made-up counters by hand, and from a real server as somebody who may only look."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pgflash.place.advise import advise
+from pgflash.place.observe import Counters, Snapshot, Unit, compare
+
+from .servers import Server, needs_server, tool
+
+MB = 1024 * 1024
+
+
+def unit(oid: int, name: str, size: int, reads: int, touched: float, *, node: int = 1, seen: tuple[int, int] | None = None) -> Unit:
+    counters = Counters(size, reads, 0, touched, *(seen or (None, None)))
+    return Unit(oid, "public", name, "table", node, 0, "pg_default", "", counters)
+
+
+def snapshot(at: float, written: float, read_ms: float, *units: Unit) -> Snapshot:
+    reads = float(sum(item.now.reads for item in units))
+    database = {"xact_commit": at * 10, "blks_read": reads, "blk_read_time": reads * read_ms, "temp_bytes": 0.0, "temp_files": 0.0}
+    return Snapshot(at, {item.oid: item for item in units}, 1000.0, database, written, None)
+
+
+def test_rates_are_differences() -> None:
+    first = snapshot(10, 100, 4.0, unit(1, "a", 10 * MB, 1000, 50), unit(2, "b", MB, 0, 0), unit(3, "c", MB, 5, 0))
+    last = snapshot(20, 200, 4.0, unit(1, "a", 11 * MB, 3000, 450, seen=(500, 3_000_000)), unit(2, "b", MB, 100, 0, node=2))
+    found = compare(first, last, 10.0, None, None)
+    a, b = found.rates
+    assert (a.reads, a.writes, a.disk_ms, a.latency_from) == (200.0, 10.0, 6.0, "object")  # 400 changes, but 100 writes of the server
+    assert a.growth == pytest.approx(MB * 86400 / 10)
+    assert (b.reads, b.writes, b.disk_ms, b.latency_from) == (10.0, 0.0, 6.0, "tablespace")
+    assert found.transactions == 10.0 and (found.flash_ms, found.flash_from) == (0.1, "assumed")
+    assert found.notes == ["table public.b was rebuilt meanwhile", "table public.c was dropped meanwhile"]
+
+
+def test_a_reset_meanwhile_counts_from_zero() -> None:
+    found = compare(snapshot(10, 100, 4.0, unit(1, "a", MB, 1000, 0)), snapshot(20, 10, 4.0, unit(1, "a", MB, 200, 0)), 10.0, None, None)
+    assert found.rates[0].reads == 20.0
+
+
+def test_the_plan() -> None:
+    hot, read, cold = unit(1, "hot", 10 * MB, 1000, 9000), unit(2, "read", 100 * MB, 20000, 0), unit(3, "cold", 500 * MB, 10, 0)
+    observation = compare(None, snapshot(10, 9000, 5.0, hot, read, cold), 10.0, None, None)
+    plan = advise(observation, 50 * MB, 0.3)
+    assert {line.rates.unit.name: line.place for line in plan.lines} == {"hot": "move", "read": "cache", "cold": "disk"}
+    assert plan.split.cache == 40 * MB
+    assert plan.words()[0] == "Move 10 MB to flash for good: table public.hot."
+    fast = advise(observation, 50 * MB, 0.3, fast=frozenset({"pg_default"}))
+    assert fast.words()[0].startswith("Nothing was read or written")
+
+
+@needs_server
+def test_who_may_only_look(server: Server, database: str, tmp_path: Path) -> None:
+    server.sql("DROP ROLE IF EXISTS looker", "CREATE ROLE looker LOGIN")
+    server.sql(
+        "CREATE TABLE t AS SELECT i, repeat('x', 500) AS x FROM generate_series(1, 20000) i", "SELECT count(*) FROM t", database=database
+    )
+    page = tmp_path / "page.html"
+    command = ("place", "advise", server.dsn(database, "looker"), "--flash=4MB", "--disk-ms=5", f"--html={page}", "--json")
+    refused = tool(*command)
+    assert refused.returncode == 3 and json.loads(refused.stdout)["hint"] == "GRANT pg_monitor TO looker" and not page.exists()
+    server.sql("GRANT pg_monitor TO looker")
+    done = tool(*command)
+    assert done.returncode == 0, done.stdout + done.stderr
+    plan = json.loads(done.stdout)
+    (table,) = [entry for entry in plan["objects"] if entry["name"] == "t"]
+    assert table["reads_per_s"] > 0 and table["disk_ms"] == 5 and table["relfilenode"] > 0
+    costs = [split["page_ms"] for split in plan["curve"]]
+    assert costs == sorted(costs, reverse=True) and plan["moved_bytes"] + plan["cache_bytes"] <= 4 * MB
+    assert "What belongs on flash" in page.read_text() and "Plotly" in page.read_text()
+    text = tool(*command[:4], "--for=1s", "--disk-ms=5")
+    assert text.returncode == 0 and "by flash bought" in text.stdout
+    assert tool("place", "advise", server.dsn(database), "--flash=ten").returncode == 2
+    server.sql("DROP OWNED BY looker", "DROP ROLE looker")
