@@ -19,6 +19,7 @@ MODULES: dict[str, int] = {
     "pg_flashcache": 6,
     "sql_functions": 6,
     "prewarm": 5,
+    "sql_row": 5,
     "attach": 4,
     "writer": 4,
     "explain": 4,
