@@ -21,7 +21,7 @@
 #include "reason.h"
 #include "types.h"
 
-#define FC_MAX_PARTS 10
+#define FC_MAX_PARTS 16
 
 typedef struct FcMemoryUser
 {

@@ -18,6 +18,7 @@
 #include "compat.h"
 #include "explain.h"
 #include "fmgr.h"
+#include "follow/follow.h"
 #include "library.h"
 #include "memory.h"
 #include "miscadmin.h"
@@ -39,6 +40,8 @@ FC_MODULE_MAGIC;
 FC_EXPORT void _PG_init(void);
 FC_EXPORT void fc_writer_main(Datum arg);
 FC_EXPORT void fc_buffers_main(Datum arg);
+FC_EXPORT void fc_follow_main(Datum arg);
+FC_EXPORT void fc_follow_load_main(Datum arg);
 
 /* It was decided, in the postmaster, that this server has no cache. */
 static bool stayed_out = false;
@@ -125,11 +128,12 @@ shmem_parts(FcPart *parts)
 {
 	int			n = fc_cache_parts(fc_setting_size, fc_setting_persistence, parts);
 
-	StaticAssertStmt(FC_CACHE_PARTS + 4 <= FC_MAX_PARTS, "too many parts of shared memory");
+	StaticAssertStmt(FC_CACHE_PARTS + 5 <= FC_MAX_PARTS, "too many parts of shared memory");
 	parts[n++] = fc_writer_part();
 	parts[n++] = fc_writer_scrub_part();
 	parts[n++] = fc_writer_load_part();
 	parts[n++] = fc_warm_part();
+	parts[n++] = fc_follow_part();
 	return n;
 }
 
@@ -167,6 +171,7 @@ shmem_init(Size bytes)
 	fc_cache_shmem_init(fc_setting_size, fc_setting_persistence, bytes, tranche);
 	fc_warm_shmem_init(fc_setting_persistence);
 	fc_writer_shmem_init();
+	fc_follow_shmem_init();
 	LWLockRelease(AddinShmemInitLock);
 	fc_wait_events_init();
 }
@@ -234,7 +239,7 @@ fc_writer_main(Datum arg)
 				 errhint("Restart the server.")));
 		proc_exit(0);
 	}
-	fc_writer_run(fc_attach_self_test);
+	fc_writer_run(fc_attach_self_test, fc_follow_tend);
 }
 
 /* Started by the writer, writer_loaders.c. */
@@ -243,5 +248,23 @@ fc_buffers_main(Datum arg)
 {
 	if (fc_cache != NULL)
 		fc_buffers_load(DatumGetObjectId(arg), MyBgworkerEntry->bgw_extra[0] != 0);
+	proc_exit(0);
+}
+
+/* Started by the writer, fc_follow_tend().  0: for good, as far as the postmaster knows. */
+void
+fc_follow_main(Datum arg)
+{
+	if (fc_cache != NULL)
+		fc_follow_run();
+	proc_exit(0);
+}
+
+/* Started by the follower, follow_load.c. */
+void
+fc_follow_load_main(Datum arg)
+{
+	if (fc_cache != NULL)
+		fc_follow_load(DatumGetObjectId(arg));
 	proc_exit(0);
 }

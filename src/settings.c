@@ -46,6 +46,9 @@ bool		fc_setting_keep_stats = true;
 bool		fc_setting_require_mount = false;
 bool		fc_setting_persistence = false;
 int			fc_setting_max_shutdown_delay = 10000;
+bool		fc_setting_follow = false;
+char	   *fc_setting_follow_conninfo = NULL;
+int			fc_setting_follow_interval = 60;
 
 /* As the server has them. */
 static double write_limit_mb = 0;
@@ -303,5 +306,20 @@ fc_settings_define(void)
 							 "What was in shared buffers is loaded again from flash after the start. Has no effect unless persistence is on.",
 							 &max_shutdown_delay_ms, 10000, 0, 3600000,
 							 PGC_SIGHUP, GUC_UNIT_MS, check_max_shutdown_delay, assign_max_shutdown_delay, NULL);
+	DefineCustomBoolVariable(asked("pg_flashcache.follow"),
+							 "On a standby, loads to flash what its primary has on flash.",
+							 "The primary is asked again and again; the pages are read from the standby's own data files.",
+							 &fc_setting_follow, false,
+							 PGC_SIGHUP, 0, NULL, NULL, NULL);
+	DefineCustomStringVariable(asked("pg_flashcache.follow_conninfo"),
+							   "Connection string of the server that is followed.",
+							   "What it does not name is taken from primary_conninfo, unless it names a server.",
+							   &fc_setting_follow_conninfo, "",
+							   PGC_SIGHUP, GUC_SUPERUSER_ONLY, NULL, NULL, NULL);
+	DefineCustomIntVariable(asked("pg_flashcache.follow_interval"),
+							"Time between two maps of the server that is followed.",
+							"It is longer where a map takes long.",
+							&fc_setting_follow_interval, 60, 1, 86400,
+							PGC_SIGHUP, GUC_UNIT_S, NULL, NULL, NULL);
 	MarkGUCPrefixReserved("pg_flashcache");
 }

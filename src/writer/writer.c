@@ -891,7 +891,7 @@ on_sigterm(int signo, siginfo_t * info, void *context)
 }
 
 void
-fc_writer_run(FcSelfTest test)
+fc_writer_run(FcSelfTest test, FcTend tend)
 {
 	static const FcStoreOwner owner = {leave, reload_settings};
 	struct sigaction sigterm = {
@@ -962,6 +962,7 @@ fc_writer_run(FcSelfTest test)
 			busy |= sweeping = fc_cache_sweep();
 		fc_writer_run_log();
 		fc_writer_run_loaders();
+		tend();
 		idle = busy ? 0 : idle + 1;
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
 						 scrubbing || sweeping || loading ? 0 : sleep_ms(idle),
