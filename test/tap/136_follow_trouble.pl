@@ -61,6 +61,7 @@ sub fails
 
 # ---- connections ----
 
+setting('follow_conninfo', 'password=topsecret oops');
 setting('follow', 'on');
 fails('password=topsecret oops', 'the connection string is not valid', 'a connection string with a mistake');
 fails('user=nobody password=topsecret', 'the other server has refused the connection: see its log', 'a role that is not there');
@@ -153,7 +154,7 @@ is($standby->safe_psql('postgres', 'SELECT state, pages, here, pg_flashcache_is_
 	  or die 'no loader waits for the limit';
 	$standby->stop('fast');
 	ok(1, 'nor does it wait for a loader');
-	unlike(slurp_file($standby->logfile), qr/ERROR:  .*(pg_flashcache|flash cache)/, 'without an error in the log');
+	unlike(slurp_file($standby->logfile), qr/(ERROR|FATAL):  .*(pg_flashcache (writer|follower|map)|flash cache)/, 'without an error in the log');
 }
 {
 	$standby->append_conf('postgresql.auto.conf', "pg_flashcache.write_limit = 0\n");
