@@ -25,7 +25,7 @@ CREATE FUNCTION pg_flashcache_warmth(
 	OUT loaded bigint)
 RETURNS record
 AS 'MODULE_PATHNAME', 'fc_warmth'
-LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL SAFE;
 
 COMMENT ON FUNCTION pg_flashcache_warmth() IS
 	'how much of the cache of the server that it follows is on a standby; see view pg_flashcache_warmth';
@@ -74,7 +74,7 @@ COMMENT ON COLUMN pg_flashcache_warmth.loaded IS
 
 CREATE FUNCTION pg_flashcache_is_warm(share float8 DEFAULT 0.9) RETURNS boolean
 AS 'MODULE_PATHNAME', 'fc_is_warm'
-LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL SAFE;
 
 COMMENT ON FUNCTION pg_flashcache_is_warm(float8) IS
 	'whether that share of the cache of the server that it follows is on this standby, by a map that is not too old';

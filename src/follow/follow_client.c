@@ -181,7 +181,7 @@ tell(const FcFollowMessage *message, const void *data)
 		}
 }
 
-static void pg_attribute_noreturn()
+static void __attribute__((noreturn))
 fail(FcFollowWhy why, const char *sqlstate)
 {
 	FcFollowMessage message = {.what = FC_TELL_FAILED,.why = why};

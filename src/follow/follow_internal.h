@@ -130,7 +130,7 @@ typedef struct FcFollowMessage
 } FcFollowMessage;
 
 /* The body of that process: connects, asks, tells, ends.  `fd` is the pipe. */
-extern void fc_follow_client(const char *primary, const char *follow, const FcFollowSelf *self, int fd) pg_attribute_noreturn();
+extern void fc_follow_client(const char *primary, const char *follow, const FcFollowSelf *self, int fd) __attribute__((noreturn));
 
 /* ---- follow.c ---- */
 

@@ -24,6 +24,7 @@
 #include "bufscan.h"
 #include "cache/cache.h"
 #include "common/file_perm.h"
+#include "common/file_utils.h"
 #include "directory/directory.h"
 #include "follow/follow_internal.h"
 #include "miscadmin.h"

@@ -171,27 +171,34 @@ load_rows(Loading *loading, bool (*next) (void *arg, FcMapRow *row), void *arg)
 	fc_prewarm_end(&loading->done->pages);
 }
 
-bool
-fc_prewarm_rows(bool (*next) (void *arg, FcMapRow *row), void *arg, bool (*goes_on) (void),
-				bool replace, FcImported *done)
+static void
+load_all(Loading *loading, bool (*next) (void *arg, FcMapRow *row), void *arg, bool replace)
 {
 	FcLoadProgress about = {0};
-	Loading		loading = {.done = done,.goes_on = goes_on};
-	MemoryContext context = CurrentMemoryContext;
-	volatile bool ended = false;
 
 	about.pid = MyProcPid;
 	about.role = GetUserId();
 	about.database = MyDatabaseId;
+	fc_prewarm_begin(&loading->run, replace, &about);
+	PG_ENSURE_ERROR_CLEANUP(fc_prewarm_leave, (Datum) 0);
+	{
+		load_rows(loading, next, arg);
+	}
+	PG_END_ENSURE_ERROR_CLEANUP(fc_prewarm_leave, (Datum) 0);
+	fc_prewarm_leave(0, (Datum) 0);
+}
+
+bool
+fc_prewarm_rows(bool (*next) (void *arg, FcMapRow *row), void *arg, bool (*goes_on) (void),
+				bool replace, FcImported *done)
+{
+	Loading		loading = {.done = done,.goes_on = goes_on};
+	MemoryContext context = CurrentMemoryContext;
+	volatile bool ended = false;
+
 	PG_TRY();
 	{
-		fc_prewarm_begin(&loading.run, replace, &about);
-		PG_ENSURE_ERROR_CLEANUP(fc_prewarm_leave, (Datum) 0);
-		{
-			load_rows(&loading, next, arg);
-		}
-		PG_END_ENSURE_ERROR_CLEANUP(fc_prewarm_leave, (Datum) 0);
-		fc_prewarm_leave(0, (Datum) 0);
+		load_all(&loading, next, arg, replace);
 		ended = !loading.stopped;
 	}
 	PG_CATCH();
