@@ -181,7 +181,8 @@ tell(const FcFollowMessage *message, const void *data)
 		}
 }
 
-static void __attribute__((noreturn))
+static void
+__attribute__((noreturn))
 fail(FcFollowWhy why, const char *sqlstate)
 {
 	FcFollowMessage message = {.what = FC_TELL_FAILED,.why = why};
@@ -257,7 +258,11 @@ make_parameters(Parameters *p, const char *primary, const char *follow)
 	if (get(&own, "host") == NULL && get(&own, "hostaddr") == NULL && get(&own, "service") == NULL)
 	{
 		parse(p, primary);
-		/* the standby's name, by which its primary may know it; and the word of a walreceiver */
+
+		/*
+		 * the standby's name, by which its primary may know it; and the word
+		 * of a walreceiver
+		 */
 		set(p, "application_name", APPLICATION);
 		if (get(p, "dbname") != NULL && strcmp(get(p, "dbname"), "replication") == 0)
 			set(p, "dbname", "postgres");
@@ -386,7 +391,10 @@ map_query(PGconn *conn)
 	if (pq.getisnull(result, 0, 0) || length > 256 || memchr(pq.getvalue(result, 0, 0), '\0', length) != NULL)
 		fail(FC_WHY_BAD_MAP, NULL);
 
-	/* the argument's type is given: no other function of that name fits better */
+	/*
+	 * the argument's type is given: no other function of that name fits
+	 * better
+	 */
 	snprintf(query, sizeof(query),
 			 "SELECT reltablespace, reldatabase, relfilenode, heat, first_block, bitmap "
 			 "FROM %.*s.pg_flashcache_export_map(NULL::pg_catalog.oid)", length, pq.getvalue(result, 0, 0));

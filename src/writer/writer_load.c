@@ -338,7 +338,11 @@ fc_writer_load_wait(void)
 			result = FC_LOAD_NOT_ACTIVE;
 			break;
 		}
-		/* a background worker that has been told to end, which raises nothing then, does not wait for the write limit */
+
+		/*
+		 * a background worker that has been told to end, which raises nothing
+		 * then, does not wait for the write limit
+		 */
 		if (ShutdownRequestPending || (timed_out && !fc_handoff_has_writer()))
 		{
 			result = FC_LOAD_NO_WRITER;
