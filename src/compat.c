@@ -32,6 +32,7 @@ uint32		fc_wait_events[FC_WAIT_COUNT] = {
 	[FC_ENABLE] = PG_WAIT_EXTENSION,
 	[FC_SCRUB] = PG_WAIT_EXTENSION,
 	[FC_PREWARM] = PG_WAIT_EXTENSION,
+	[FC_FOLLOWER_MAIN] = PG_WAIT_EXTENSION,
 };
 
 void
@@ -46,6 +47,7 @@ fc_wait_events_init(void)
 		[FC_ENABLE] = "FlashcacheEnable",
 		[FC_SCRUB] = "FlashcacheScrub",
 		[FC_PREWARM] = "FlashcachePrewarm",
+		[FC_FOLLOWER_MAIN] = "FlashcacheFollowerMain",
 	};
 	MemoryContext context = CurrentMemoryContext;
 
@@ -145,6 +147,26 @@ fc_hardly_reads(void)
 #endif
 	return MyBackendType == B_AUTOVAC_LAUNCHER ||
 		(MyBackendType == B_BG_WORKER && IsLogicalLauncher());
+}
+
+void
+fc_own_settings(void)
+{
+	static const struct
+	{
+		const char *name;
+		const char *value;
+	}			own[] = {
+		{"role", "none"},
+		{"default_transaction_isolation", "read committed"},
+		{"default_transaction_deferrable", "off"},
+#if PG_VERSION_NUM >= 170000
+		{"transaction_timeout", "0"},
+#endif
+	};
+
+	for (int i = 0; i < lengthof(own); i++)
+		SetConfigOption(own[i].name, own[i].value, PGC_SUSET, PGC_S_OVERRIDE);
 }
 
 Oid

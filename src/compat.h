@@ -38,6 +38,7 @@ typedef enum FcWait
 	FC_ENABLE,
 	FC_SCRUB,
 	FC_PREWARM,
+	FC_FOLLOWER_MAIN,
 	FC_WAIT_COUNT
 } FcWait;
 
@@ -50,6 +51,7 @@ extern uint32 fc_wait_events[FC_WAIT_COUNT];
 #define FC_WAIT_ENABLE				fc_wait_events[FC_ENABLE]
 #define FC_WAIT_SCRUB				fc_wait_events[FC_SCRUB]
 #define FC_WAIT_PREWARM				fc_wait_events[FC_PREWARM]
+#define FC_WAIT_FOLLOWER_MAIN		fc_wait_events[FC_FOLLOWER_MAIN]
 
 /* For the postmaster; raises nothing.  What can't be had stays "Extension". */
 extern void fc_wait_events_init(void);
@@ -103,6 +105,13 @@ typedef PGAlignedBlock FcPage;
 #else
 #define FC_TUPLESORT_GETDATUM(sort, value, isnull) tuplesort_getdatum(sort, true, true, value, isnull, NULL)
 #endif
+
+/*
+ * For a background worker that has connected to a database as the bootstrap
+ * superuser, without a check of a role's right to log in: what ALTER DATABASE
+ * and ALTER ROLE have set does not count, where it would matter.
+ */
+extern void fc_own_settings(void);
 
 /* The relation of the current database, or a shared one, that has this file; InvalidOid if there is none. */
 extern Oid	fc_relation_of(Oid spc, uint32 file);

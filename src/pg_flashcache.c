@@ -20,6 +20,7 @@
 #include "compat.h"
 #include "explain.h"
 #include "fmgr.h"
+#include "follow/follow.h"
 #include "library.h"
 #include "memory.h"
 #include "miscadmin.h"
@@ -48,6 +49,8 @@ FC_EXPORT void fc_resolver_main(Datum arg);
 
 /* Without a cache: only what reads and writes there are, for advice. */
 static bool listens = false;
+FC_EXPORT void fc_follow_main(Datum arg);
+FC_EXPORT void fc_follow_load_main(Datum arg);
 
 /* It was decided, in the postmaster, that this server has no cache. */
 static bool stayed_out = false;
@@ -147,6 +150,7 @@ shmem_parts(FcPart *parts)
 	parts[n++] = fc_warm_part();
 	if (fc_setting_max_policy_files > 0)
 		parts[n++] = fc_rules_part(fc_setting_max_policy_files);
+	parts[n++] = fc_follow_part();
 	return n;
 }
 
@@ -202,6 +206,7 @@ shmem_init(Size bytes)
 	fc_warm_shmem_init(fc_setting_persistence);
 	fc_rules_shmem_init(fc_setting_max_policy_files, tranche);
 	fc_writer_shmem_init();
+	fc_follow_shmem_init();
 	LWLockRelease(AddinShmemInitLock);
 	fc_wait_events_init();
 }
@@ -279,7 +284,7 @@ fc_writer_main(Datum arg)
 				 errhint("Restart the server.")));
 		proc_exit(0);
 	}
-	fc_writer_run(fc_attach_self_test, fc_data_peek);
+	fc_writer_run(fc_attach_self_test, fc_data_peek, fc_follow_tend);
 }
 
 /* Started by the writer, writer_loaders.c. */
@@ -297,5 +302,23 @@ fc_resolver_main(Datum arg)
 {
 	if (fc_rules_there())
 		fc_resolver_run(DatumGetObjectId(arg));
+	proc_exit(0);
+}
+
+/* Started by the writer, fc_follow_tend().  0: for good, as far as the postmaster knows. */
+void
+fc_follow_main(Datum arg)
+{
+	if (fc_cache != NULL)
+		fc_follow_run();
+	proc_exit(0);
+}
+
+/* Started by the follower, follow_load.c. */
+void
+fc_follow_load_main(Datum arg)
+{
+	if (fc_cache != NULL)
+		fc_follow_load(DatumGetObjectId(arg));
 	proc_exit(0);
 }

@@ -53,6 +53,9 @@ int			fc_setting_extents = FC_EXTENTS_AUTO;
 int			fc_setting_max_shutdown_delay = 10000;
 int			fc_setting_keep_limit = 80;
 int			fc_setting_max_policy_files = 4000;
+bool		fc_setting_follow = false;
+char	   *fc_setting_follow_conninfo = NULL;
+int			fc_setting_follow_interval = 60;
 
 /* As the server has them. */
 static double write_limit_mb = 0;
@@ -362,5 +365,20 @@ fc_settings_define(void)
 							"When there are more, little used ones are given up.",
 							&fc_setting_max_tracked_statements, 5000, 16, 1000000,
 							PGC_POSTMASTER, 0, NULL, NULL, NULL);
+	DefineCustomBoolVariable(asked("pg_flashcache.follow"),
+							 "On a standby, loads to flash what its primary has on flash.",
+							 "The primary is asked again and again; the pages are read from the standby's own data files.",
+							 &fc_setting_follow, false,
+							 PGC_SIGHUP, 0, NULL, NULL, NULL);
+	DefineCustomStringVariable(asked("pg_flashcache.follow_conninfo"),
+							   "Connection string of the server that is followed.",
+							   "What it does not name is taken from primary_conninfo, unless it names a server.",
+							   &fc_setting_follow_conninfo, "",
+							   PGC_SIGHUP, GUC_SUPERUSER_ONLY, NULL, NULL, NULL);
+	DefineCustomIntVariable(asked("pg_flashcache.follow_interval"),
+							"Time between two maps of the server that is followed.",
+							"It is longer where a map takes long.",
+							&fc_setting_follow_interval, 60, 1, 86400,
+							PGC_SIGHUP, GUC_UNIT_S, NULL, NULL, NULL);
 	MarkGUCPrefixReserved("pg_flashcache");
 }

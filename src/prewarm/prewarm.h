@@ -13,6 +13,7 @@
 #define FC_PREWARM_H
 
 #include "cache/cache.h"
+#include "map/map.h"
 
 typedef struct FcPrewarm
 {
@@ -48,6 +49,9 @@ typedef struct FcImported
 	uint64		named;			/* pages that the others name; what follows
 								 * adds up to that */
 	uint64		locked;			/* of relations that somebody has locked */
+	uint64		gone;			/* for fc_prewarm_rows(): not in a file here */
+	uint64		unreadable;		/* for fc_prewarm_rows(): the server has
+								 * raised an error */
 	FcLoadCounts pages;
 } FcImported;
 
@@ -57,5 +61,15 @@ typedef struct FcImported
  * when the query does, and at a row that cannot be of a map.
  */
 extern void fc_prewarm_import(const char *query, bool replace, FcImported *done);
+
+/*
+ * The same for a background worker, outside a transaction, with rows that
+ * `next` gives: a transaction for each run of blocks.  Pages that are here
+ * already, on flash or in shared buffers, are not looked at.  Errors go to the
+ * log.  False: it has ended early, since `goes_on` has said so, or the cache is
+ * not in use, or others load, as many as there may be.
+ */
+extern bool fc_prewarm_rows(bool (*next) (void *arg, FcMapRow *row), void *arg, bool (*goes_on) (void),
+							bool replace, FcImported *done);
 
 #endif							/* FC_PREWARM_H */

@@ -40,15 +40,6 @@ typedef struct Importing
 	FcImported *done;
 } Importing;
 
-/* What has become of a relation. */
-typedef enum Opened
-{
-	OPENED,
-	OPENED_LOCKED,				/* somebody else has it */
-	OPENED_NONE,				/* nothing here has this file, or nothing that
-								 * is kept on flash and may be read */
-} Opened;
-
 /* ---- the relations ---- */
 
 /* May who calls this read it?  The right to read an index is that of its table. */
@@ -74,9 +65,8 @@ is_meant(Relation rel, FcRel name)
 	return now.rel == name.rel && now.db == name.db && now.spc == name.spc && may_read(rel);
 }
 
-/* Locks and opens the relation that has the file. */
-static Opened
-open_file(FcRel name, Relation *rel)
+FcPrewarmOpened
+fc_prewarm_open(FcRel name, Relation *rel)
 {
 	Oid			oid = fc_relation_of(name.spc, name.rel);
 
@@ -98,9 +88,8 @@ open_file(FcRel name, Relation *rel)
 
 /* ---- loading ---- */
 
-/* The bits of the row from `bit` on, `n` of them. */
-static FcLoadMask
-take_bits(const FcMapRow *row, int bit, int n)
+FcLoadMask
+fc_prewarm_bits(const FcMapRow *row, int bit, int n)
 {
 	FcLoadMask	mask = 0;
 
@@ -122,7 +111,7 @@ load_run(Importing *importing, const FcMapRow *row, BlockNumber blk, int n, FcLo
 	Relation	rel;
 	Oid			relid;
 
-	switch (open_file(row->rel, &rel))
+	switch (fc_prewarm_open(row->rel, &rel))
 	{
 		case OPENED_NONE:
 			return false;
@@ -168,7 +157,7 @@ load_row(Importing *importing, const FcMapRow *row)
 
 		/* in the runs in which the blocks of a relation are loaded */
 		n = fc_data_in_file(blk, Min(FC_LOAD_PAGES - (int) (blk % FC_LOAD_PAGES), nbits - bit));
-		wanted = take_bits(row, bit, n);
+		wanted = fc_prewarm_bits(row, bit, n);
 		if (wanted == 0)
 			continue;
 		CHECK_FOR_INTERRUPTS();

@@ -12,6 +12,7 @@
 #define FC_PREWARM_INTERNAL_H
 
 #include "cache/cache.h"
+#include "map/map.h"
 #include "utils/rel.h"
 #include "writer/writer.h"
 
@@ -46,5 +47,22 @@ extern void fc_prewarm_give(FcPrewarmRun *run, Oid relid);
 
 /* Waits for the writer's end of it; returns what has become of all pages. */
 extern void fc_prewarm_end(FcLoadCounts *counts);
+
+/* ---- what a map names ---- */
+
+/* What has become of a relation. */
+typedef enum FcPrewarmOpened
+{
+	OPENED,
+	OPENED_LOCKED,				/* somebody else has it */
+	OPENED_NONE,				/* nothing here has this file, or nothing that
+								 * is kept on flash and may be read */
+} FcPrewarmOpened;
+
+/* Locks and opens the relation that has the file. */
+extern FcPrewarmOpened fc_prewarm_open(FcRel name, Relation *rel);
+
+/* The bits of the row from `bit` on, `n` of them. */
+extern FcLoadMask fc_prewarm_bits(const FcMapRow *row, int bit, int n);
 
 #endif							/* FC_PREWARM_INTERNAL_H */

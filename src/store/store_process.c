@@ -20,8 +20,6 @@
  */
 #include "postgres.h"
 
-#include <dirent.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -29,6 +27,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "child.h"
 #include "compat.h"
 #include "miscadmin.h"
 #include "postmaster/interrupt.h"
@@ -144,97 +143,13 @@ fc_process_sleep(uint32 us)
 		_exit(0);
 }
 
-/*
- * Signals that the server uses among its processes, or that whoever ends it
- * sends to all of them, are none of its business: it ends when the writer has
- * gone.  Beyond a limit of file sizes it gets an error.
- */
-static void
-own_signals(void)
-{
-	static const int ignored[] = {SIGHUP, SIGINT, SIGTERM, SIGPIPE, SIGUSR1, SIGUSR2, SIGURG, SIGXFSZ};
-	sigset_t	none;
-
-	for (int s = 1; s < NSIG; s++)
-		(void) signal(s, SIG_DFL);
-	for (int i = 0; i < lengthof(ignored); i++)
-		(void) signal(ignored[i], SIG_IGN);
-	sigemptyset(&none);
-	(void) sigprocmask(SIG_SETMASK, &none, NULL);
-}
-
-/* Keeps nothing open but the socket: not the log's pipe, no socket of a client, no data file. */
-static bool
-own_descriptors(void)
-{
-	DIR		   *d = opendir("/proc/self/fd");
-	struct dirent *de;
-	int			null;
-
-	if (d == NULL)
-		return false;
-	while ((de = readdir(d)) != NULL)
-	{
-		int			fd = (int) strtol(de->d_name, NULL, 10);
-
-		if (de->d_name[0] != '.' && fd != dirfd(d) && fd != sock)
-			close(fd);
-	}
-	closedir(d);
-	null = open("/dev/null", O_RDWR);
-	if (sock > 2)
-		for (int fd = 0; fd <= 2; fd++)
-			if (fd != null)
-				(void) dup2(null, fd);
-	if (null > 2)
-		close(null);
-	return null >= 0;
-}
-
-/*
- * Unmaps all that is shared and can be written to but the request.  (What can
- * only be read is of libraries, which may look there.)  dsm_detach_all() would give back
- * what belongs to the writer, whose segments these are; and what is mapped
- * with the server's shared memory, statistics and rings, all goes at once.
- */
-static bool
-own_memory(void)
-{
-	/*
-	 * no stdio: its buffer could be anywhere, the list changes while it is
-	 * read
-	 */
-	static char list[1024 * 1024];
-	size_t		n = 0;
-	ssize_t		got;
-	int			fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
-
-	while (fd >= 0 && n < sizeof(list) - 1 && (got = read(fd, list + n, sizeof(list) - 1 - n)) > 0)
-		n += got;
-	if (fd < 0 || n == sizeof(list) - 1)
-		return false;
-	close(fd);
-	for (char *line = list, *next; (next = strchr(line, '\n')) != NULL; line = next + 1)
-	{
-		char	   *rights;
-		unsigned long from = strtoul(line, &rights, 16);
-		unsigned long to = *rights == '-' ? strtoul(rights + 1, &rights, 16) : 0;
-
-		if (to <= from || *rights++ != ' ')
-			return false;
-		if (rights[1] == 'w' && rights[3] == 's' && from != (unsigned long) head && munmap((void *) from, to - from) != 0)
-			return false;
-	}
-	return true;
-}
-
 static void
 run(void (*serve) (void *memory))
 {
 	Assert(head != NULL && sock >= 0);
 	is_device_process = true;
 	(void) setsid();
-	own_signals();
+	fc_child_signals();
 	on_exit_reset();
 	MyProcPid = getpid();
 	/* so that whoever looks at these by mistake does nothing, or crashes here */
@@ -242,7 +157,7 @@ run(void (*serve) (void *memory))
 	fc_failpoint_forget();
 	MyProc = NULL;
 	MyLatch = NULL;
-	if (!own_descriptors() || !own_memory() || chdir("/") != 0)
+	if (!fc_child_descriptors(sock) || !fc_child_memory(head) || chdir("/") != 0)
 		_exit(0);
 	init_ps_display("pg_flashcache device");
 	for (;;)

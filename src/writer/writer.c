@@ -892,7 +892,7 @@ on_sigterm(int signo, siginfo_t * info, void *context)
 }
 
 void
-fc_writer_run(FcSelfTest test, FcDataPeek peek)
+fc_writer_run(FcSelfTest test, FcDataPeek peek, FcTend tend)
 {
 	static const FcStoreOwner owner = {leave, reload_settings};
 	struct sigaction sigterm = {
@@ -965,6 +965,7 @@ fc_writer_run(FcSelfTest test, FcDataPeek peek)
 		fc_writer_run_log();
 		fc_writer_run_loaders();
 		fc_writer_run_resolvers();
+		tend();
 		idle = busy ? 0 : idle + 1;
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
 						 scrubbing || sweeping || loading ? 0 : sleep_ms(idle),

@@ -28,8 +28,11 @@ extern FcPart fc_writer_scrub_part(void);
 extern FcPart fc_writer_load_part(void);
 extern void fc_writer_shmem_init(void);
 
+/* What else is to be done once a round, by a module that the writer does not know; it raises nothing. */
+typedef void (*FcTend) (void);
+
 /* Body of the background worker; does not return. */
-extern void fc_writer_run(FcSelfTest self_test, FcDataPeek peek);
+extern void fc_writer_run(FcSelfTest self_test, FcDataPeek peek, FcTend tend);
 
 /*
  * Asks the writer to bring the cache back, and waits for its answer;

@@ -27,6 +27,7 @@
 #include "failpoint.h"
 #include "handoff.h"
 #include "miscadmin.h"
+#include "postmaster/interrupt.h"
 #include "settings.h"
 #include "storage/condition_variable.h"
 #include "storage/dsm.h"
@@ -338,7 +339,12 @@ fc_writer_load_wait(void)
 			result = FC_LOAD_NOT_ACTIVE;
 			break;
 		}
-		if (timed_out && !fc_handoff_has_writer())
+
+		/*
+		 * a background worker that has been told to end, which raises nothing
+		 * then, does not wait for the write limit
+		 */
+		if (ShutdownRequestPending || (timed_out && !fc_handoff_has_writer()))
 		{
 			result = FC_LOAD_NO_WRITER;
 			break;

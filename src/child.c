@@ -1,0 +1,90 @@
+/*-------------------------------------------------------------------------
+ *
+ * child.c
+ *	  See child.h.
+ *
+ * Copyright (c) 2026, the pg_flashcache developers
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "child.h"
+
+void
+fc_child_signals(void)
+{
+	static const int ignored[] = {SIGHUP, SIGINT, SIGTERM, SIGPIPE, SIGUSR1, SIGUSR2, SIGURG, SIGXFSZ};
+	sigset_t	none;
+
+	for (int s = 1; s < NSIG; s++)
+		(void) signal(s, SIG_DFL);
+	for (int i = 0; i < lengthof(ignored); i++)
+		(void) signal(ignored[i], SIG_IGN);
+	sigemptyset(&none);
+	(void) sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+bool
+fc_child_descriptors(int keep)
+{
+	DIR		   *d = opendir("/proc/self/fd");
+	struct dirent *de;
+	int			null;
+
+	if (d == NULL)
+		return false;
+	while ((de = readdir(d)) != NULL)
+	{
+		int			fd = (int) strtol(de->d_name, NULL, 10);
+
+		if (de->d_name[0] != '.' && fd != dirfd(d) && fd != keep)
+			close(fd);
+	}
+	closedir(d);
+	null = open("/dev/null", O_RDWR);
+	if (keep > 2)
+		for (int fd = 0; fd <= 2; fd++)
+			if (fd != null)
+				(void) dup2(null, fd);
+	if (null > 2)
+		close(null);
+	return null >= 0;
+}
+
+bool
+fc_child_memory(const void *keep)
+{
+	/*
+	 * no stdio: its buffer could be anywhere, the list changes while it is
+	 * read
+	 */
+	static char list[1024 * 1024];
+	size_t		n = 0;
+	ssize_t		got;
+	int			fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+
+	while (fd >= 0 && n < sizeof(list) - 1 && (got = read(fd, list + n, sizeof(list) - 1 - n)) > 0)
+		n += got;
+	if (fd < 0 || n == sizeof(list) - 1)
+		return false;
+	close(fd);
+	for (char *line = list, *next; (next = strchr(line, '\n')) != NULL; line = next + 1)
+	{
+		char	   *rights;
+		unsigned long from = strtoul(line, &rights, 16);
+		unsigned long to = *rights == '-' ? strtoul(rights + 1, &rights, 16) : 0;
+
+		if (to <= from || *rights++ != ' ')
+			return false;
+		if (rights[1] == 'w' && rights[3] == 's' && from != (unsigned long) keep && munmap((void *) from, to - from) != 0)
+			return false;
+	}
+	return true;
+}

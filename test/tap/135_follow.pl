@@ -1,0 +1,196 @@
+# pg_flashcache.follow: a standby pulls its primary's map and loads what it names, to the last page; what is not loaded and
+# why; a standby with less flash; one that follows a standby; promotion.
+#
+# Every hit is compared with the disk. zero_damaged_pages is on, under which the writer takes no page from the pool: what
+# is on flash has been loaded.
+
+use strict;
+use warnings;
+
+use FlashCache;
+use FlashCacheMore;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+use constant PAGES => 100;
+
+my $conf = <<'END';
+zero_damaged_pages = on
+bgwriter_lru_maxpages = 0
+checkpoint_timeout = 1h
+max_wal_size = 4GB
+max_logical_replication_workers = 0
+max_parallel_workers_per_gather = 0
+max_worker_processes = 16
+max_standby_streaming_delay = -1
+hot_standby_feedback = off
+END
+my $primary = fc_new_node('primary', size => '8MB', buffers => '4MB', streaming => 1, conf => $conf);
+fc_everywhere($primary);
+
+# A table of known pages, all written, and with its hint bits.
+sub table
+{
+	my ($database, $name, $pages) = @_;
+	fc_table($primary, $database, $name, $name, $pages);
+	$primary->safe_psql($database, "SELECT count(*) FROM $name");
+	return fc_tag($primary, $database, $name);
+}
+
+# Brings a table to the primary's flash.
+sub load
+{
+	my ($name, $database) = @_;
+	$primary->safe_psql($database // 'postgres', "SELECT * FROM pg_flashcache_prewarm('$name')");
+	return;
+}
+
+sub setting
+{
+	my ($node, $name, $value) = @_;
+	$node->safe_psql('postgres', "ALTER SYSTEM SET pg_flashcache.$name = \$value\$$value\$value\$");
+	$node->reload;
+	return;
+}
+
+sub follow
+{
+	my ($node) = @_;
+	setting($node, 'follow_interval', '1s');
+	setting($node, 'follow', 'on');
+	return;
+}
+
+# Columns of the view.
+sub warmth
+{
+	my ($node, $columns) = @_;
+	return $node->safe_psql('postgres', "SELECT $columns FROM pg_flashcache_warmth");
+}
+
+# Until the view says so; what it says instead, if it does not.
+sub wait_warmth
+{
+	my ($node, $condition, $name) = @_;
+	my $came = $node->poll_query_until('postgres', "SELECT $condition FROM pg_flashcache_warmth");
+	ok($came, $name) or diag($node->safe_psql('postgres', q{SELECT to_jsonb(w) FROM pg_flashcache_warmth w}));
+	return;
+}
+
+# Until a round is over that has begun after the call.
+sub wait_rounds
+{
+	my ($node, $name) = @_;
+	my $now = warmth($node, 'rounds');
+	wait_warmth($node, "rounds >= $now + 2", $name);
+	return;
+}
+
+# A standby whose pool is empty, and whose flash is.
+sub standby_of
+{
+	my ($name, $from, %option) = @_;
+	my $standby = fc_new_standby($name, $from, size => '8MB', buffers => '4MB', conf => $conf, %option);
+	fc_replayed($primary, $standby) if $from == $primary;
+	$standby->safe_psql('postgres', 'CHECKPOINT');
+	$standby->restart;
+	fc_wait_active($standby);
+	return $standby;
+}
+
+$primary->safe_psql('postgres', 'CREATE DATABASE other');
+my %tag = map { $_ => table('postgres', $_, PAGES) } qw(first second locked pool changing);
+$tag{elsewhere} = table('other', 'elsewhere', 30);
+$primary->safe_psql('postgres', 'CHECKPOINT');
+
+# ---- before ----
+
+my $standby = standby_of('standby', $primary);
+is(warmth($primary, 'state, reason, pulled_at IS NULL, share IS NULL, rounds, loaded'), 'off|this server is not a standby|t|t|0|0', 'a primary');
+is(warmth($standby, 'state, reason, pulled_at IS NULL, share IS NULL, rounds, loaded'), 'off|pg_flashcache.follow is off|t|t|0|0', 'a standby that does not follow');
+is($standby->safe_psql('postgres', 'SELECT pg_flashcache_is_warm(0)'), 'f', 'is not warm');
+my ($status, undef, $error) = $standby->psql('postgres', 'SELECT pg_flashcache_is_warm(1.1)');
+like($error, qr/ERROR:  share is out of range: 1\.1/, 'a share above 1');
+
+# ---- a round ----
+
+load('first');
+load('elsewhere', 'other');
+fc_fetch($primary, 'postgres', 'first', 20);
+follow($standby);
+wait_warmth($standby, 'here = 130', 'all that the primary has is here');
+wait_rounds($standby, 'rounds go on');
+is(warmth($standby, 'pages, here, share, hot_pages, hot_here, hot_share, missing_locked, missing_no_room, missing_database, missing_gone, missing_unreadable, loaded, too_old, reason'),
+	'130|130|1|20|20|1|0|0|0|0|0|130|f|', 'each page was loaded once');
+is(fc_tag_flash($standby, $tag{$_->[0]}), $_->[1], "$_->[0]: these are on flash") foreach ([ 'first', PAGES ], [ 'elsewhere', 30 ], [ 'second', 0 ]);
+is($standby->safe_psql('postgres', 'SELECT pg_flashcache_is_warm(1), pg_flashcache_is_warm()'), 't|t', 'it is warm');
+is($standby->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'pg_flashcache follower'}), 1, 'there is one follower');
+fc_is_read($standby, 'postgres', 'first', 'first', PAGES, 'and is read from flash');
+
+load('second');
+wait_warmth($standby, 'here = 230 AND loaded = 230', 'what comes to the primary comes here');
+
+# ---- what is not loaded ----
+
+{
+	load('locked');
+	wait_warmth($standby, 'here = 330 AND loaded = 330', 'so far nobody has it');
+	my $locker = $primary->background_psql('postgres');
+	$locker->query_safe('BEGIN; LOCK locked IN ACCESS EXCLUSIVE MODE; SELECT pg_current_xact_id()');
+	fc_replayed($primary, $standby);
+	# its flash is empty then
+	$standby->restart;
+	fc_wait_active($standby);
+	wait_warmth($standby, 'missing_locked = 100 AND here = 230 AND loaded = 230', 'nobody waits for a lock');
+	is($standby->safe_psql('postgres', 'SELECT pg_flashcache_is_warm(0.6), pg_flashcache_is_warm(0.7)'), 't|f', 'the share decides');
+	$locker->query_safe('COMMIT');
+	$locker->quit;
+	wait_warmth($standby, 'missing_locked = 0 AND here = 330 AND loaded = 330', 'it is loaded when the lock is gone');
+}
+{
+	$standby->safe_psql('postgres', q{SELECT pg_prewarm('pool')});
+	load('pool');
+	wait_warmth($standby, 'pages = 430 AND here = 430', 'what is in shared buffers is here');
+	wait_rounds($standby, 'a round later');
+	is(warmth($standby, 'loaded'), 330, 'and is not loaded');
+	is(fc_tag_flash($standby, $tag{pool}), 0, 'none of it is on flash');
+}
+{
+	fc_rewrite_rows($primary, 'postgres', 'second', 'new');
+	$primary->safe_psql('postgres', 'SELECT count(*) FROM second; CHECKPOINT');
+	fc_replayed($primary, $standby);
+	is($standby->safe_psql('postgres', "SELECT count(*) FROM second WHERE val = @{[fc_value_sql('new')]}"), PAGES, 'the rows are the new ones');
+	$standby->safe_psql('postgres', 'CHECKPOINT');
+	is(fc_tag_flash($standby, $tag{second}), 0, 'nothing of the table is on flash any more');
+}
+
+# ---- a standby with less flash, which follows a standby ----
+
+{
+	my $small = standby_of('small', $primary, size => '512kB');
+	setting($small, 'follow_conninfo', $standby->connstr('postgres'));
+	follow($small);
+	wait_warmth($small, 'rounds >= 2', 'it follows the other standby');
+	is(warmth($small, 'loaded, state <> $$failed$$, here >= 64, missing_no_room >= pages - here'), '64|t|t|t', 'so many fit');
+	wait_rounds($small, 'rounds later');
+	is(warmth($small, 'loaded'), 64, 'nothing has been loaded for another page');
+	is($small->safe_psql('postgres', 'SELECT used FROM pg_stat_flashcache'), 64, 'all slots are in use');
+	fc_is_clean($small);
+	$small->stop('fast');
+}
+
+# ---- promotion ----
+
+{
+	$standby->promote;
+	wait_warmth($standby, q{state = 'off' AND reason = 'this server is not a standby'}, 'promotion ends it');
+	$standby->poll_query_until('postgres', q{SELECT count(*) = 0 FROM pg_stat_activity WHERE backend_type LIKE 'pg_flashcache %'})
+	  or die 'the follower does not end';
+	is($standby->safe_psql('postgres', 'SELECT pg_flashcache_is_warm(0)'), 'f', 'there is nothing to be warm for');
+	fc_is_read($standby, 'postgres', 'first', 'first', PAGES, 'what was loaded is read from flash');
+	is(scalar(grep { /flashcache_map/ } slurp_dir($standby->data_dir . '/base/pgsql_tmp')), 0, 'no file is left');
+	fc_is_clean($standby);
+}
+fc_is_clean($primary);
+done_testing();
