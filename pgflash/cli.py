@@ -31,8 +31,8 @@ from pgflash.monitoring.cli import app as monitoring
 from pgflash.pilot import scenario as scenarios
 from pgflash.pilot.progress import JsonReporter, Reporter, TerminalReporter
 from pgflash.pilot.store import RUNS, Study, Writer, open_study
-from pgflash.snapshots import commands as snapshot_commands
 from pgflash.place.cli import place, tier
+from pgflash.snapshots import commands as snapshot_commands
 from pgflash.system import raise_on_signals
 from pgflash.top.cli import top_command
 from pgflash.units import ENDURANCE_FORMS, Endurance, parse_endurance

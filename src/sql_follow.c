@@ -52,7 +52,7 @@ fc_warmth(PG_FUNCTION_ARGS)
 	add_text(&row, fc_follow_state_name(info.state));
 	add_text(&row, fc_follow_why(&info));
 	add_time(&row, info.pulled_at);
-	add(&row, FLOAT8OID, Float8GetDatum((double) (age / 1000000) / 1000), !info.known);
+	add(&row, FLOAT8OID, Float8GetDatum((double) age / 1e9), !info.known);
 	add(&row, BOOLOID, BoolGetDatum(too_old), !info.known);
 	for (int lowest = 0; lowest <= 1; lowest++)
 	{

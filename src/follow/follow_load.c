@@ -302,10 +302,10 @@ void
 fc_follow_load(Oid database)
 {
 	static Rows rows;
+	static Task task;
 	FcFollowLoaded loaded = {0};
 	FcImported	hot = {0};
 	FcImported	cold = {0};
-	Task		task;
 
 	memcpy(&task, MyBgworkerEntry->bgw_extra, sizeof(task));
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
