@@ -211,4 +211,12 @@ fc_breaks(const char *rule)
 	return unlikely(broken != NULL) && strcmp(broken, rule) == 0;
 }
 
+uint64
+fc_failpoint_page_cache_ns(uint64 usual)
+{
+	const char *us = getenv("FC_PAGE_CACHE_US");
+
+	return us != NULL ? strtoul(us, NULL, 10) * 1000 : usual;
+}
+
 #endif							/* FC_FAILPOINTS */

@@ -215,12 +215,24 @@ fc_failpoint_about(FcFailpointId id, uint32 (*rel) (int), int n)
  */
 extern bool fc_breaks(const char *rule);
 
+/*
+ * FC_PAGE_CACHE_NS, or what FC_PAGE_CACHE_US in the environment of the
+ * postmaster says: on a busy machine the page cache may take longer.
+ */
+extern uint64 fc_failpoint_page_cache_ns(uint64 usual);
+
 #else							/* !FC_FAILPOINTS */
 
 static inline bool
 fc_breaks(const char *rule)
 {
 	return false;
+}
+
+static inline uint64
+fc_failpoint_page_cache_ns(uint64 usual)
+{
+	return usual;
 }
 
 static inline FcPart

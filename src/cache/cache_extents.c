@@ -126,7 +126,7 @@ fc_cache_extent_leave(const FcRun *run, FcExtentWish wish, uint64 begin)
 	FcHint		hint;
 
 	if (wish == FC_EXTENT_NO ||
-		(wish == FC_EXTENT_IF_SLOW && (begin == 0 || fc_now_ns() - begin < FC_PAGE_CACHE_NS)))
+		(wish == FC_EXTENT_IF_SLOW && (begin == 0 || fc_now_ns() - begin < fc_failpoint_page_cache_ns(FC_PAGE_CACHE_NS))))
 		return;
 	hint.tag = run->tag;
 	hint.epoch = fc_directory_epoch();

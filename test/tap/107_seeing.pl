@@ -123,7 +123,7 @@ sub waits_for
 		is($node->safe_psql('postgres',
 				q{SELECT string_agg(name, ' ' ORDER BY name COLLATE "C") FROM pg_wait_events
 				  WHERE type = 'Extension' AND name ~ '^Flashcache'}),
-			'FlashcacheEnable FlashcacheMultiBlockRead FlashcachePrewarm FlashcacheScrub FlashcacheSingleBlockRead FlashcacheWrite FlashcacheWriterMain',
+			'FlashcacheEnable FlashcacheFollowerMain FlashcacheMultiBlockRead FlashcachePrewarm FlashcacheScrub FlashcacheSingleBlockRead FlashcacheWrite FlashcacheWriterMain',
 			'pg_wait_events has their names');
 	}
 }

@@ -110,10 +110,12 @@ my @old = split /\|/, $node->safe_psql('postgres', $whole);
 my $gained = moved(undef, sub { $node->safe_psql('postgres', 'TRUNCATE s.t') });
 my %new = counters('s.t');
 is_deeply([ @new{qw(hits disk_reads inserts)} ], [ 0, 0, 0 ], 'TRUNCATE: a new file, which begins at 0');
-is_deeply([ map { $gained->{$_} } qw(hits disk_reads) ], \@old, 'what was read of the old one is of everything else');
+# and what the command itself reads of catalogs without a row, at most
+ok($gained->{hits} >= $old[0] && $gained->{hits} < $old[0] + 20 && $gained->{disk_reads} >= $old[1] && $gained->{disk_reads} < $old[1] + 20,
+	'what was read of the old one is of everything else');
 my %old = counters($toast);
 $gained = moved(undef, sub { $node->safe_psql('postgres', 'DROP TABLE long') });
-is_deeply([ map { $gained->{$_} } qw(hits) ], [ $old{hits} ], 'DROP TABLE: the same');
+ok($gained->{hits} >= $old{hits} && $gained->{hits} < $old{hits} + 20, 'DROP TABLE: the same');
 
 # A transaction's own new file has no row of its own before it ends: nobody else can name it.  Temporary tables have none at all.
 $gained = moved(undef, sub { $node->safe_psql('postgres', q{
@@ -150,8 +152,9 @@ is($node->safe_psql('other', q{SELECT count(*) FROM pg_stat_flashcache_relation 
 fc_to_flash($node, 'never');
 is($node->safe_psql('postgres', q{SELECT schemaname, relkind, bytes / current_setting('block_size')::int, blocks, flash_blocks, buffer_blocks, flash_share
 	FROM pg_flashcache_relations WHERE relid = 'never'::regclass}), 'public|r|100|100|100|0|1', 'pg_flashcache_relations');
-is($node->safe_psql('postgres', q{SELECT sum(flash_blocks) = (SELECT count(*) FROM pg_flashcache_pages WHERE reldatabase IN (0,
-		(SELECT oid FROM pg_database WHERE datname = 'postgres'))) FROM pg_flashcache_relations}), 't', 'all of the pages on flash');
+# The writer may fill and unlink pages between the two looks.
+ok($node->poll_query_until('postgres', q{SELECT sum(flash_blocks) = (SELECT count(*) FROM pg_flashcache_pages WHERE reldatabase IN (0,
+		(SELECT oid FROM pg_database WHERE datname = 'postgres'))) FROM pg_flashcache_relations}), 'all of the pages on flash');
 is($node->safe_psql('postgres', q{SELECT DISTINCT sampled FROM pg_flashcache_relation_pages(512)}), 1, '512 slots: none is left out');
 is($node->safe_psql('postgres', q{SELECT DISTINCT sampled FROM pg_flashcache_relation_pages(511)}), 2, 'a sample of every second');
 is($node->safe_psql('postgres', q{SELECT sum(flash_blocks) BETWEEN 0.5 * (SELECT used FROM pg_stat_flashcache) AND 1.5 * (SELECT used FROM pg_stat_flashcache),

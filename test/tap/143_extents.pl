@@ -1,6 +1,8 @@
 # Filling by extents: with a page that the disk has answered, exactly its neighbours come to flash; what is left out; what
 # becomes of pages, tables and file numbers that change meanwhile; how auto switches itself off, and comes back.
 #
+# What takes less than 10 ms is of the page cache here, and what is to be of the disk is delayed by 15 ms.
+#
 # Every hit is compared with the disk. zero_damaged_pages is on, under which the writer takes no page from the pool: what
 # is on flash came with an extent. A delay of each read makes the page cache, where all files of a test are, a disk.
 #
@@ -18,6 +20,7 @@ use Test::More;
 
 use constant { PAGES => 100, MANY => 4000 };
 
+$ENV{FC_PAGE_CACHE_US} = 10_000;
 my ($major) = `pg_config --version` =~ /(\d+)/;
 my $node = fc_new_node(
 	'main',
@@ -26,6 +29,7 @@ my $node = fc_new_node(
 	streaming => 1,
 	conf      => <<'END' . ($major >= 18 ? "io_method = sync\n" : ''));
 pg_flashcache.extents = on
+autovacuum = off
 zero_damaged_pages = on
 bgwriter_lru_maxpages = 0
 checkpoint_timeout = 1h
@@ -71,7 +75,7 @@ sub restart
 sub miss
 {
 	my ($table, @blks) = @_;
-	fc_failpoint($control, 'disk_read', 'delay:300');
+	fc_failpoint($control, 'disk_read', 'delay:15000');
 	$control->query_safe(page_sql($table, $_)) foreach @blks;
 	fc_failpoint($control, 'disk_read', 'off');
 	return;
