@@ -677,6 +677,8 @@ RETURNS SETOF record
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 SET jit = off
+SET timezone = 'UTC'
+SET datestyle = 'ISO, YMD'
 AS $body$
 DECLARE
 	source record;
@@ -758,6 +760,16 @@ BEGIN
 					WHEN source.extension IS NULL THEN 'this version of the server does not have it'
 					WHEN source.extension = 'pg_flashcache' THEN 'this version of the extension does not have it'
 					ELSE format('the extension %s is not installed in this database', source.extension) END;
+				RETURN NEXT;
+				CONTINUE;
+			END IF;
+			-- Its name is looked up once more below: whoever owns the schema could have put something else there by then.
+			SELECT format('schema %I belongs to %I, who is no superuser', n.nspname, o.rolname) INTO problem
+			FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+				JOIN pg_database d ON d.datname = current_database()
+				JOIN pg_roles o ON o.oid = CASE n.nspowner WHEN 'pg_database_owner'::regrole THEN d.datdba ELSE n.nspowner END
+			WHERE c.oid = relation AND NOT o.rolsuper AND o.rolname <> current_user;
+			IF problem IS NOT NULL THEN
 				RETURN NEXT;
 				CONTINUE;
 			END IF;
@@ -845,7 +857,7 @@ BEGIN
 	problem := NULL;
 	SELECT jsonb_build_array(jsonb_build_object('key', '', 'moved', '{}'::jsonb, 'labels', jsonb_object_agg(s.name, current_setting(s.name))))
 	INTO data FROM pg_settings s
-	WHERE s.name LIKE 'pg\_flashcache.%' AND s.name <> 'pg_flashcache.file'
+	WHERE s.name LIKE 'pg\_flashcache.%' AND s.name NOT IN ('pg_flashcache.file', 'pg_flashcache.follow_conninfo')
 		OR s.name LIKE 'pg\_wait\_sampling.%' OR s.name IN ('shared_buffers', 'effective_cache_size', 'max_connections', 'track_io_timing', 'block_size', 'io_method',
 			'checkpoint_timeout', 'max_wal_size', 'work_mem', 'compute_query_id');
 	RETURN NEXT;

@@ -27,6 +27,7 @@
 #include "access/htup_details.h"
 #include "access/relation.h"
 #include "access/table.h"
+#include "access/tableam.h"
 #include "access/xact.h"
 #include "catalog/dependency.h"
 #include "catalog/pg_class.h"
@@ -37,6 +38,7 @@
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_namespace.h"
 #include "catalog/pg_tablespace.h"
+#include "catalog/pg_type_d.h"
 #include "utils/fmgroids.h"
 #include "commands/extension.h"
 #include "compat.h"
@@ -50,6 +52,7 @@
 #include "storage/lmgr.h"
 #include "storage/lock.h"
 #include "tcop/tcopprot.h"
+#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
@@ -64,13 +67,17 @@
 
 /*
  * The best rule of each relation that has a file.  An index follows its table,
- * a TOAST table the table it belongs to: these are its chain.  %1$s is the
- * table of rules; $1: also rules about tablespaces and the database.
+ * a TOAST table the table it belongs to: these are its chain.  $1: also rules
+ * about tablespaces and the database; $2 to $5: the rules.
  */
+#define FC_RULES \
+	"SELECT kind, schemaname, objname, policy FROM ROWS FROM (pg_catalog.unnest($2), pg_catalog.unnest($3), " \
+	"pg_catalog.unnest($4), pg_catalog.unnest($5)) AS r(kind, schemaname, objname, policy)"
+
 static const char *const resolve_sql =
-"WITH RECURSIVE named AS ("
+"WITH RECURSIVE rules AS (" FC_RULES "), named AS ("
 "  SELECT c.oid, r.kind, r.policy, r.schemaname, r.objname"
-"  FROM %1$s r JOIN pg_catalog.pg_namespace n ON n.nspname = r.schemaname"
+"  FROM rules r JOIN pg_catalog.pg_namespace n ON n.nspname = r.schemaname"
 "    JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = r.objname"
 "  WHERE r.kind IN ('relation', 'partition tree')"
 "), tree AS ("
@@ -99,24 +106,24 @@ static const char *const resolve_sql =
 "  FROM chain ch JOIN tree t ON t.oid = ch.link"
 "  UNION ALL"
 "  SELECT ch.oid, r.policy, r.kind, r.schemaname, r.objname, 1000000 - ch.step"
-"  FROM %1$s r JOIN pg_catalog.pg_namespace n ON n.nspname = r.objname"
+"  FROM rules r JOIN pg_catalog.pg_namespace n ON n.nspname = r.objname"
 "    JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid JOIN chain ch ON ch.link = c.oid"
 "  WHERE r.kind = 'schema'"
 "  UNION ALL"
 "  SELECT f.oid, r.policy, r.kind, r.schemaname, r.objname, 2000000"
-"  FROM %1$s r JOIN pg_catalog.pg_tablespace s ON s.spcname = r.objname JOIN files f ON f.spc = s.oid"
+"  FROM rules r JOIN pg_catalog.pg_tablespace s ON s.spcname = r.objname JOIN files f ON f.spc = s.oid"
 "  WHERE r.kind = 'tablespace' AND $1"
 "  UNION ALL"
 "  SELECT f.oid, r.policy, r.kind, r.schemaname, r.objname, 3000000"
-"  FROM %1$s r, files f WHERE r.kind = 'database' AND $1"
+"  FROM rules r, files f WHERE r.kind = 'database' AND $1"
 ") "
 "SELECT DISTINCT ON (c.oid) c.oid, f.spc, f.file, c.policy, c.kind, c.schemaname, c.objname "
 "FROM candidate c JOIN files f ON f.oid = c.oid WHERE f.file IS NOT NULL ORDER BY c.oid, c.rank";
 
 /* All files of a tablespace, and all files. */
 static const char *const wide_sql =
-"SELECT s.oid, r.policy FROM %1$s r JOIN pg_catalog.pg_tablespace s ON s.spcname = r.objname WHERE r.kind = 'tablespace' "
-"UNION ALL SELECT 0::pg_catalog.oid, r.policy FROM %1$s r WHERE r.kind = 'database'";
+"WITH rules AS (" FC_RULES ") SELECT s.oid, r.policy FROM rules r JOIN pg_catalog.pg_tablespace s ON s.spcname = r.objname WHERE r.kind = 'tablespace' "
+"UNION ALL SELECT 0::pg_catalog.oid, r.policy FROM rules r WHERE r.kind = 'database'";
 
 static FcRule
 rule_of(const char *policy)
@@ -125,10 +132,69 @@ rule_of(const char *policy)
 		strcmp(policy, "none") == 0 ? FC_RULE_NONE : FC_RULE_NORMAL;
 }
 
-char *
+/*
+ * The table of rules that belongs to the extension in this schema, or
+ * InvalidOid.  Only its OID is used from here on: whoever owns the schema may
+ * rename it, and let its name mean a table of his own.
+ */
+Oid
 fc_resolver_table(Oid schema)
 {
-	return quote_qualified_identifier(get_namespace_name(schema), RULES_TABLE);
+	Oid			extension = get_extension_oid("pg_flashcache", true);
+	Oid			table = OidIsValid(schema) ? get_relname_relid(RULES_TABLE, schema) : InvalidOid;
+
+	return OidIsValid(extension) && OidIsValid(table) &&
+		getExtensionOfObject(RelationRelationId, table) == extension ? table : InvalidOid;
+}
+
+/* A table that a superuser owns: nothing of anybody else's is run when it is read. */
+static bool
+is_trusted(Relation rel)
+{
+	return rel->rd_rel->relkind == RELKIND_RELATION && superuser_arg(rel->rd_rel->relowner);
+}
+
+FcRules
+fc_resolver_rules(Oid table)
+{
+	static const char *const columns[FC_RULE_COLUMNS] = {"kind", "schemaname", "objname", "policy"};
+	FcRules		rules = {0};
+	ArrayBuildState *built[FC_RULE_COLUMNS] = {NULL};
+	AttrNumber	attnum[FC_RULE_COLUMNS];
+	Relation	rel = try_relation_open(table, AccessShareLock);
+	TableScanDesc scan;
+	TupleTableSlot *slot;
+	bool		good = rel != NULL && is_trusted(rel);
+
+	for (int i = 0; i < FC_RULE_COLUMNS && good; i++)
+	{
+		attnum[i] = get_attnum(table, columns[i]);
+		good = attnum[i] != InvalidAttrNumber && get_atttype(table, attnum[i]) == TEXTOID;
+	}
+	if (good)
+	{
+		slot = table_slot_create(rel, NULL);
+		scan = table_beginscan(rel, GetActiveSnapshot(), 0, NULL);
+		while (table_scan_getnextslot(scan, ForwardScanDirection, slot))
+		{
+			for (int i = 0; i < FC_RULE_COLUMNS; i++)
+			{
+				bool		isnull;
+				Datum		value = slot_getattr(slot, attnum[i], &isnull);
+
+				built[i] = accumArrayResult(built[i], value, isnull, TEXTOID, CurrentMemoryContext);
+			}
+			rules.n++;
+		}
+		table_endscan(scan);
+		ExecDropSingleTupleTableSlot(slot);
+	}
+	if (rel != NULL)
+		relation_close(rel, NoLock);
+	for (int i = 0; i < FC_RULE_COLUMNS; i++)
+		rules.column[i] = built[i] ? makeArrayResult(built[i], CurrentMemoryContext) :
+			PointerGetDatum(construct_empty_array(TEXTOID));
+	return rules;
 }
 
 /* A column of the i-th row, in the memory of SPI. */
@@ -150,24 +216,25 @@ oid_value(uint64 i, int column)
 }
 
 static void
-query(const char *sql, int nargs, Datum *args)
+query(const char *sql, bool wide, const FcRules *rules)
 {
-	Oid			types[] = {BOOLOID};
+	Oid			types[1 + FC_RULE_COLUMNS] = {BOOLOID, TEXTARRAYOID, TEXTARRAYOID, TEXTARRAYOID, TEXTARRAYOID};
+	Datum		args[1 + FC_RULE_COLUMNS] = {BoolGetDatum(wide)};
 
-	if (SPI_execute_with_args(sql, nargs, types, args, NULL, true, 0) != SPI_OK_SELECT)
-		elog(ERROR, "the rules could not be read");
+	memcpy(&args[1], rules->column, sizeof(rules->column));
+	if (SPI_execute_with_args(sql, lengthof(args), types, args, NULL, true, 0) != SPI_OK_SELECT)
+		elog(ERROR, "the rules could not be resolved");
 }
 
 FcResolved *
-fc_resolver_resolve(const char *rules, bool wide, uint32 *n)
+fc_resolver_resolve(const FcRules *rules, bool wide, uint32 *n)
 {
 	MemoryContext caller = CurrentMemoryContext;
 	MemoryContext spi;
-	Datum		args[] = {BoolGetDatum(wide)};
 	FcResolved *resolved;
 
 	SPI_connect();
-	query(psprintf(resolve_sql, rules), 1, args);
+	query(resolve_sql, wide, rules);
 	*n = (uint32) SPI_processed;
 	spi = MemoryContextSwitchTo(caller);
 	resolved = palloc_extended(Max(*n, 1) * sizeof(FcResolved), MCXT_ALLOC_HUGE);
@@ -217,8 +284,8 @@ find_rules(bool *locked)
 		schema = ((Form_pg_extension) GETSTRUCT(tuple))->extnamespace;
 	systable_endscan(scan);
 	table_close(rel, NoLock);
-	table = get_relname_relid(RULES_TABLE, schema);
-	if (!OidIsValid(table) || getExtensionOfObject(RelationRelationId, table) != extension)
+	table = fc_resolver_table(schema);
+	if (!OidIsValid(table))
 		return InvalidOid;
 	if (!ConditionalLockRelationOid(table, AccessShareLock))
 	{
@@ -228,7 +295,7 @@ find_rules(bool *locked)
 	rel = try_relation_open(table, NoLock);
 	if (rel == NULL)
 		return InvalidOid;
-	trusted = rel->rd_rel->relkind == RELKIND_RELATION && superuser_arg(rel->rd_rel->relowner);
+	trusted = is_trusted(rel);
 	relation_close(rel, NoLock);
 	return trusted ? table : InvalidOid;
 }
@@ -251,24 +318,20 @@ lock_catalogs(void)
 static void
 publish(Oid table)
 {
-	char	   *rules = fc_resolver_table(get_rel_namespace(table));
+	FcRules		rules = fc_resolver_rules(table);
 	uint32		n = 0;
 	uint32		nwide;
-	uint32		nrules;
 	FcResolved *resolved;
 	FcRuleFile *files;
 
-	SPI_connect();
-	query(psprintf("SELECT FROM %s", rules), 0, NULL);
-	nrules = (uint32) SPI_processed;
-	if (nrules == 0)
+	if (rules.n == 0)
 	{
-		SPI_finish();
 		fc_rules_publish(MyDatabaseId, NULL, 0, 0);
 		return;
 	}
-	resolved = fc_resolver_resolve(rules, false, &n);
-	query(psprintf(wide_sql, rules), 0, NULL);
+	resolved = fc_resolver_resolve(&rules, false, &n);
+	SPI_connect();
+	query(wide_sql, true, &rules);
 	nwide = (uint32) SPI_processed;
 	files = palloc_extended((n + nwide + 1) * sizeof(FcRuleFile), MCXT_ALLOC_HUGE);
 	for (uint32 i = 0; i < n; i++)
@@ -282,7 +345,7 @@ publish(Oid table)
 		file->rel.rel = InvalidOid;
 		file->rule = rule_of(value(i, 2));
 	}
-	fc_rules_publish(MyDatabaseId, files, n + nwide, nrules);
+	fc_rules_publish(MyDatabaseId, files, n + nwide, rules.n);
 	SPI_finish();
 }
 

@@ -18,6 +18,15 @@ extern void fc_resolver_init(void);
 /* Body of the background worker: looks at that database, or, InvalidOid, at which there are. */
 extern void fc_resolver_run(Oid db);
 
+#define FC_RULE_COLUMNS 4		/* kind, schemaname, objname, policy */
+
+/* The rules of a database: an array of text for each column. */
+typedef struct FcRules
+{
+	uint32		n;
+	Datum		column[FC_RULE_COLUMNS];
+} FcRules;
+
 /* A rule, and one of the relations that have their policy from it. */
 typedef struct FcResolved
 {
@@ -31,12 +40,14 @@ typedef struct FcResolved
 /*
  * What the rules of the current database mean, as the current transaction
  * sees them; n of them, in the caller's memory.  `wide`: also the files of
- * rules about tablespaces and the database, one by one.  `rules` is the name
- * of the table of rules, qualified and quoted.  Raises.
+ * rules about tablespaces and the database, one by one.  Raises.
  */
-extern FcResolved *fc_resolver_resolve(const char *rules, bool wide, uint32 *n);
+extern FcResolved *fc_resolver_resolve(const FcRules *rules, bool wide, uint32 *n);
 
-/* The name of the table of rules in that schema, qualified and quoted. */
-extern char *fc_resolver_table(Oid schema);
+/* The extension's table of rules in that schema; InvalidOid if there is none. */
+extern Oid	fc_resolver_table(Oid schema);
+
+/* What is in it, by the active snapshot; nothing if it is no longer a superuser's table.  Raises. */
+extern FcRules fc_resolver_rules(Oid table);
 
 #endif							/* FC_RESOLVER_H */

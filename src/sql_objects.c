@@ -15,6 +15,7 @@
 #include "cache/cache.h"
 #include "catalog/pg_authid_d.h"
 #include "compat.h"
+#include "executor/executor.h"
 #include "executor/spi.h"
 #include "miscadmin.h"
 #include "objects.h"
@@ -171,62 +172,113 @@ typedef struct TextEntry
 	char	   *text;
 } TextEntry;
 
-/* Where pg_stat_statements is installed in this database, and may be read. */
-#define FIND_VIEW \
-	"SELECT pg_catalog.format('%I.%I', n.nspname, c.relname) " \
-	"FROM pg_catalog.pg_extension e " \
-	"JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) e.extnamespace " \
-	"JOIN pg_catalog.pg_class c ON c.relnamespace OPERATOR(pg_catalog.=) n.oid " \
-	"JOIN pg_catalog.pg_attribute a ON a.attrelid OPERATOR(pg_catalog.=) c.oid " \
-	"WHERE e.extname OPERATOR(pg_catalog.=) 'pg_stat_statements' " \
-	"AND c.relname OPERATOR(pg_catalog.=) 'pg_stat_statements' " \
-	"AND a.attname OPERATOR(pg_catalog.=) 'toplevel' AND NOT a.attisdropped " \
-	"AND pg_catalog.has_schema_privilege(n.oid, 'USAGE') " \
-	"AND pg_catalog.has_table_privilege(c.oid, 'SELECT')"
+/*
+ * The function behind pg_stat_statements, if it is installed in this database
+ * and this user may read it.  It is called by its OID: a name could mean
+ * something else by then, of whoever owns the schema.
+ */
+#define FIND_FUNCTION \
+	"SELECT p.oid FROM pg_catalog.pg_extension e " \
+	"JOIN pg_catalog.pg_depend d ON d.refclassid OPERATOR(pg_catalog.=) 'pg_catalog.pg_extension'::pg_catalog.regclass " \
+	"AND d.refobjid OPERATOR(pg_catalog.=) e.oid AND d.deptype OPERATOR(pg_catalog.=) 'e' " \
+	"AND d.classid OPERATOR(pg_catalog.=) 'pg_catalog.pg_proc'::pg_catalog.regclass " \
+	"JOIN pg_catalog.pg_proc p ON p.oid OPERATOR(pg_catalog.=) d.objid " \
+	"JOIN pg_catalog.pg_language l ON l.oid OPERATOR(pg_catalog.=) p.prolang " \
+	"WHERE e.extname OPERATOR(pg_catalog.=) 'pg_stat_statements' AND p.proname OPERATOR(pg_catalog.=) 'pg_stat_statements' " \
+	"AND p.pronargs OPERATOR(pg_catalog.=) 1 AND l.lanname OPERATOR(pg_catalog.=) 'c' " \
+	"AND pg_catalog.has_schema_privilege(p.pronamespace, 'USAGE') " \
+	"AND pg_catalog.has_function_privilege(p.oid, 'EXECUTE')"
 
-/* Its rows as it shows them to this user, so that nobody gets to see a text that he may not. */
-#define READ_VIEW \
-	"SELECT userid, dbid, queryid, toplevel, query FROM %s " \
-	"WHERE queryid IS NOT NULL AND query IS NOT NULL"
-
-static void
-take_text(HTAB *texts, HeapTuple tuple, TupleDesc desc, MemoryContext keep)
+static Oid
+find_function(void)
 {
-	TextKey		key = {0};
-	TextEntry  *entry;
-	bool		isnull;
-	bool		found;
+	Oid			function = InvalidOid;
 
-	key.user = DatumGetObjectId(SPI_getbinval(tuple, desc, 1, &isnull));
-	key.db = DatumGetObjectId(SPI_getbinval(tuple, desc, 2, &isnull));
-	key.query = (uint64) DatumGetInt64(SPI_getbinval(tuple, desc, 3, &isnull));
-	key.toplevel = DatumGetBool(SPI_getbinval(tuple, desc, 4, &isnull));
-	entry = hash_search(texts, &key, HASH_ENTER, &found);
-	entry->text = MemoryContextStrdup(keep, TextDatumGetCString(SPI_getbinval(tuple, desc, 5, &isnull)));
+	/* it raises unless its library was preloaded */
+	if (strstr(shared_preload_libraries_string, "pg_stat_statements") == NULL)
+		return InvalidOid;
+	SPI_connect();
+	if (SPI_execute(FIND_FUNCTION, true, 2) == SPI_OK_SELECT && SPI_processed == 1)
+	{
+		bool		isnull;
+
+		function = DatumGetObjectId(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull));
+	}
+	SPI_finish();
+	return function;
 }
 
-/* The texts of statements; NULL where they can't be had. */
+/* Its columns have other places in each of its versions. */
+static int
+column(TupleDesc desc, const char *name, Oid type)
+{
+	for (int i = 0; i < desc->natts; i++)
+		if (strcmp(NameStr(TupleDescAttr(desc, i)->attname), name) == 0 && TupleDescAttr(desc, i)->atttypid == type)
+			return i;
+	return -1;
+}
+
+static void
+take_texts(HTAB *texts, Tuplestorestate *rows, TupleDesc desc, MemoryContext keep)
+{
+	int			user = column(desc, "userid", OIDOID);
+	int			db = column(desc, "dbid", OIDOID);
+	int			query = column(desc, "queryid", INT8OID);
+	int			toplevel = column(desc, "toplevel", BOOLOID);
+	int			words = column(desc, "query", TEXTOID);
+	TupleTableSlot *slot;
+
+	if (user < 0 || db < 0 || query < 0 || toplevel < 0 || words < 0)
+		return;
+	slot = MakeSingleTupleTableSlot(desc, &TTSOpsMinimalTuple);
+	while (tuplestore_gettupleslot(rows, true, false, slot))
+	{
+		TextKey		key = {0};
+		TextEntry  *entry;
+		bool		found;
+
+		slot_getallattrs(slot);
+		/* of a statement of somebody else's this user may not see the identifier */
+		if (slot->tts_isnull[query] || slot->tts_isnull[words])
+			continue;
+		key.user = DatumGetObjectId(slot->tts_values[user]);
+		key.db = DatumGetObjectId(slot->tts_values[db]);
+		key.query = (uint64) DatumGetInt64(slot->tts_values[query]);
+		key.toplevel = DatumGetBool(slot->tts_values[toplevel]);
+		entry = hash_search(texts, &key, HASH_ENTER, &found);
+		entry->text = MemoryContextStrdup(keep, TextDatumGetCString(slot->tts_values[words]));
+	}
+	ExecDropSingleTupleTableSlot(slot);
+}
+
+/* The texts of statements, as far as this user may see them; NULL where they can't be had. */
 static HTAB *
 read_texts(void)
 {
-	MemoryContext keep = CurrentMemoryContext;
-	HASHCTL		ctl = {.keysize = sizeof(TextKey),.entrysize = sizeof(TextEntry),.hcxt = keep};
-	HTAB	   *texts = NULL;
-	char	   *view;
+	HASHCTL		ctl = {.keysize = sizeof(TextKey),.entrysize = sizeof(TextEntry),.hcxt = CurrentMemoryContext};
+	Oid			function = find_function();
+	ReturnSetInfo rsinfo = {.type = T_ReturnSetInfo,.allowedModes = SFRM_Materialize};
+	FmgrInfo	flinfo;
+	HTAB	   *texts;
 
-	/* the view raises unless the library was preloaded */
-	if (strstr(shared_preload_libraries_string, "pg_stat_statements") == NULL)
+	LOCAL_FCINFO(call, 1);
+
+	if (!OidIsValid(function))
 		return NULL;
-	SPI_connect();
-	if (SPI_execute(FIND_VIEW, true, 1) == SPI_OK_SELECT && SPI_processed == 1)
+	rsinfo.econtext = CreateStandaloneExprContext();
+	rsinfo.returnMode = SFRM_ValuePerCall;
+	fmgr_info(function, &flinfo);
+	InitFunctionCallInfoData(*call, &flinfo, 1, InvalidOid, NULL, (Node *) &rsinfo);
+	call->args[0].value = BoolGetDatum(true);
+	call->args[0].isnull = false;
+	(void) FunctionCallInvoke(call);
+	texts = hash_create("statement texts", 256, &ctl, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	if (rsinfo.returnMode == SFRM_Materialize && rsinfo.setResult != NULL)
 	{
-		view = SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1);
-		texts = hash_create("statement texts", 256, &ctl, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
-		if (SPI_execute(psprintf(READ_VIEW, view), true, 0) == SPI_OK_SELECT)
-			for (uint64 i = 0; i < SPI_processed; i++)
-				take_text(texts, SPI_tuptable->vals[i], SPI_tuptable->tupdesc, keep);
+		take_texts(texts, rsinfo.setResult, rsinfo.setDesc, CurrentMemoryContext);
+		tuplestore_end(rsinfo.setResult);
 	}
-	SPI_finish();
+	FreeExprContext(rsinfo.econtext, true);
 	return texts;
 }
 

@@ -16,6 +16,7 @@
 #include "access/htup_details.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_namespace.h"
 #include "catalog/pg_tablespace.h"
 #include "cache/cache.h"
 #include "catalog/pg_database.h"
@@ -30,6 +31,8 @@
 #include "rules/rules.h"
 #include "settings.h"
 #include "sql_row.h"
+#include "storage/lmgr.h"
+#include "tcop/utility.h"
 #include "stats/stats.h"
 #include "utils/syscache.h"
 #include "utils/tuplestore.h"
@@ -68,7 +71,8 @@ check_policy(const char *policy)
 static void
 store(Oid function, const char *kind, const char *schema, const char *name, const char *policy)
 {
-	char	   *table = fc_resolver_table(get_func_namespace(function));
+	Oid			namespace = get_func_namespace(function);
+	Oid			table;
 	bool		removes = strcmp(policy, "default") == 0;
 	Oid			types[] = {TEXTOID, TEXTOID, TEXTOID, TEXTOID};
 	Datum		values[] = {
@@ -82,11 +86,24 @@ store(Oid function, const char *kind, const char *schema, const char *name, cons
 		" ON CONFLICT (kind, schemaname, objname) DO UPDATE SET policy = EXCLUDED.policy";
 	int			done;
 
+	/*
+	 * What the statement names must be the extension's table until it has
+	 * been executed: meanwhile no schema gets another name.
+	 */
+	PreventCommandIfReadOnly("pg_flashcache_set_policy()");
+	LockRelationOid(NamespaceRelationId, ShareLock);
+	table = fc_resolver_table(namespace);
+	if (!OidIsValid(table) || get_rel_relkind(table) != RELKIND_RELATION)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_TABLE),
+				 errmsg("the table of rules is not there"),
+				 errhint("Run CREATE EXTENSION pg_flashcache, or ALTER EXTENSION pg_flashcache UPDATE.")));
 	SPI_connect();
-	done = SPI_execute_with_args(psprintf(sql, table), removes ? 3 : 4, types, values, NULL, false, 0);
+	done = SPI_execute_with_args(psprintf(sql, quote_qualified_identifier(get_namespace_name(namespace), get_rel_name(table))), removes ? 3 : 4, types, values, NULL, false, 0);
 	if (done != (removes ? SPI_OK_DELETE : SPI_OK_INSERT))
 		elog(ERROR, "the rule could not be stored");
 	SPI_finish();
+	UnlockRelationOid(NamespaceRelationId, ShareLock);
 	if (!fc_rules_there())
 		ereport(WARNING,
 				(errmsg("the policy is noted, but has no effect in this server"),
@@ -278,6 +295,8 @@ fc_policy_files(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	static const FcResolved none = {0};
+	FcRules		rules;
+	Oid			table;
 	FcResolved *resolved;
 	FcResolved **by_file;
 	Blocks	   *blocks;
@@ -286,7 +305,14 @@ fc_policy_files(PG_FUNCTION_ARGS)
 
 	check_declared(fcinfo, RECORDOID, true, 0, NULL);
 	InitMaterializedSRF(fcinfo, 0);
-	resolved = fc_resolver_resolve(fc_resolver_table(get_func_namespace(fcinfo->flinfo->fn_oid)), true, &n);
+	table = fc_resolver_table(get_func_namespace(fcinfo->flinfo->fn_oid));
+	if (OidIsValid(table))
+		rules = fc_resolver_rules(table);
+	else
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_TABLE),
+				 errmsg("the table of rules is not there")));
+	resolved = fc_resolver_resolve(&rules, true, &n);
 	by_file = palloc_extended(Max(n, 1) * sizeof(*by_file), MCXT_ALLOC_HUGE);
 	for (uint32 i = 0; i < n; i++)
 		by_file[i] = &resolved[i];
