@@ -114,7 +114,7 @@ UPDATE t SET v = v WHERE ctid = '(7,1)';
 CHECKPOINT;
 SELECT count(*) FROM pg_flashcache_pages WHERE relfilenode = pg_relation_filenode('t') AND relblocknumber = 7;
 
--- Reset: exactly zero, then exactly what came after.
+-- Reset: exactly zero, then exactly what came after. (The writer may insert a page of a catalog meanwhile.)
 CREATE FUNCTION fc_reset_and_read(OUT after_reset text, OUT after_read text) AS $$
 DECLARE
   r record;
@@ -124,7 +124,7 @@ BEGIN
   SELECT format('%s %s %s %s %s %s', hits, misses, coalesce(hit_ratio::text, 'null'), disk_reads, inserts, verify_checks)
     INTO after_reset FROM pg_stat_flashcache;
   PERFORM fc_read('t', 5);
-  SELECT format('%s %s %s %s %s %s', hits, misses, coalesce(hit_ratio::text, 'null'), disk_reads, inserts, verify_checks)
+  SELECT format('%s %s %s %s %s', hits, misses, coalesce(hit_ratio::text, 'null'), disk_reads, verify_checks)
     INTO after_read FROM pg_stat_flashcache;
 END $$ LANGUAGE plpgsql;
 SELECT fc_reset_and_read() IS NOT NULL AS warm;
