@@ -645,8 +645,11 @@ COMMENT ON COLUMN pg_flashcache_snapshot_state.data IS
 
 CREATE TABLE pg_flashcache_snapshot_settings (
 	only_row pg_catalog.bool PRIMARY KEY DEFAULT true CHECK (only_row),
-	keep pg_catalog.interval NOT NULL DEFAULT '14 days',
-	max_bytes pg_catalog.int8 NOT NULL DEFAULT 1073741824,
+	keep pg_catalog.interval NOT NULL DEFAULT '14 days'
+		CONSTRAINT pg_flashcache_snapshot_settings_keep
+		CHECK (keep OPERATOR(pg_catalog.>=) '1 hour'::pg_catalog.interval),
+	max_bytes pg_catalog.int8 NOT NULL DEFAULT 1073741824
+		CONSTRAINT pg_flashcache_snapshot_settings_max_bytes CHECK (max_bytes OPERATOR(pg_catalog.>=) 0),
 	top_rows pg_catalog.int4 NOT NULL DEFAULT 200 CHECK (top_rows OPERATOR(pg_catalog.>) 0),
 	last_snapshot pg_catalog.int8 NOT NULL DEFAULT 0);
 
@@ -867,6 +870,28 @@ $body$;
 COMMENT ON FUNCTION pg_flashcache_snapshot_collect(jsonb, integer) IS
 	'by how much counters moved; for pg_flashcache_snapshot()';
 
+CREATE FUNCTION pg_flashcache_check_retention(
+	keep interval,
+	max_bytes bigint)
+RETURNS void
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+AS $body$
+BEGIN
+	IF keep <> '0' AND keep < '1 hour' THEN
+		RAISE invalid_parameter_value USING MESSAGE = format('snapshots cannot be kept for %s', keep),
+			HINT = 'Give a unit, as in ''14 days'': an hour at least; or ''0'' to keep the newest one only.';
+	END IF;
+	IF max_bytes < 0 THEN
+		RAISE invalid_parameter_value USING MESSAGE = format('snapshots cannot take %s bytes', max_bytes),
+			HINT = 'Give a number of bytes from 0 on; 0 keeps the newest one only.';
+	END IF;
+END
+$body$;
+
+COMMENT ON FUNCTION pg_flashcache_check_retention(interval, bigint) IS
+	'refuses what would drop snapshots by a mistake; for the functions that drop them';
+
 CREATE FUNCTION pg_flashcache_drop_snapshots(
 	keep interval DEFAULT NULL,
 	max_bytes bigint DEFAULT NULL)
@@ -874,6 +899,7 @@ RETURNS bigint
 LANGUAGE sql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 BEGIN ATOMIC
+	SELECT @extschema@.pg_flashcache_check_retention(pg_flashcache_drop_snapshots.keep, pg_flashcache_drop_snapshots.max_bytes);
 	WITH sizes AS (
 		SELECT d.snapshot, pg_catalog.sum(pg_catalog.pg_column_size(d.data)) AS bytes
 		FROM @extschema@.pg_flashcache_snapshot_data d GROUP BY d.snapshot),
@@ -906,6 +932,7 @@ RETURNS bigint
 LANGUAGE sql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 BEGIN ATOMIC
+	SELECT @extschema@.pg_flashcache_check_retention(pg_flashcache_snapshot.keep, pg_flashcache_snapshot.max_bytes);
 	UPDATE @extschema@.pg_flashcache_snapshot_settings t
 		SET last_snapshot = t.last_snapshot OPERATOR(pg_catalog.+) 1::pg_catalog.int8;
 	WITH collected AS MATERIALIZED (

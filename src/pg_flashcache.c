@@ -138,7 +138,7 @@ shmem_parts(FcPart *parts)
 {
 	int			n = 0;
 
-	StaticAssertStmt(FC_CACHE_PARTS + 5 <= FC_MAX_PARTS, "too many parts of shared memory");
+	StaticAssertStmt(FC_CACHE_PARTS + 7 <= FC_MAX_PARTS, "too many parts of shared memory");
 	if (fc_setting_advice)
 		parts[n++] = fc_advice_part();
 	if (listens)

@@ -422,6 +422,19 @@ own_settings(void)
 									 GUC_ACTION_SET, true, DEBUG1, false);
 }
 
+/* A stop of the server does not wait for a look: its query is cancelled, which ends the worker without a FATAL. */
+static void
+on_sigterm(SIGNAL_ARGS)
+{
+	int			save_errno = errno;
+
+	ShutdownRequestPending = true;
+	InterruptPending = true;
+	QueryCancelPending = true;
+	SetLatch(MyLatch);
+	errno = save_errno;
+}
+
 void
 fc_resolver_run(Oid db)
 {
@@ -432,7 +445,7 @@ fc_resolver_run(Oid db)
 	BackgroundWorkerUnblockSignals();
 	BackgroundWorkerInitializeConnectionByOid(db, InvalidOid, OidIsValid(db) ? BGWORKER_BYPASS_ALLOWCONN : 0);
 	/* from here on it waits for nobody for long, and can end without a FATAL */
-	pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
+	pqsignal(SIGTERM, on_sigterm);
 	own_settings();
 	memory = CurrentMemoryContext;
 	SetCurrentStatementStartTimestamp();

@@ -426,7 +426,7 @@ add_load_counts(Row *row, const FcLoadCounts *pages)
 	add_int8(row, pages->dirty);
 	add_int8(row, pages->empty);
 	add_int8(row, pages->corrupt);
-	add_int8(row, pages->full);
+	add_int8(row, pages->full + pages->unwanted);
 	add_int8(row, pages->failed);
 }
 
@@ -487,7 +487,7 @@ add_progress(Row *row, const FcLoadProgress *p)
 	const uint64 numbers[] = {
 		p->blocks_done,
 		p->counts.read, p->counts.loaded, p->counts.exists,
-		p->counts.modified + p->counts.dirty + p->counts.empty + p->counts.corrupt + p->counts.full + p->counts.failed,
+		p->counts.modified + p->counts.dirty + p->counts.empty + p->counts.corrupt + p->counts.full + p->counts.unwanted + p->counts.failed,
 	};
 
 	row->n = 0;

@@ -155,6 +155,7 @@ drop_database(const Utility *u)
 	}
 	PG_END_ENSURE_ERROR_CLEANUP(drop_failed, (Datum) 0);
 	after_change(dropping);
+	fc_rules_note(FC_NOTE_DATABASES);
 }
 
 static void

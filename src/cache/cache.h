@@ -294,6 +294,7 @@ typedef struct FcLoadCounts
 	uint64		empty;			/* new pages */
 	uint64		corrupt;		/* wrong checksum or header */
 	uint64		full;			/* no slot for it */
+	uint64		unwanted;		/* its policy is none */
 	uint64		failed;			/* could not be written to flash */
 } FcLoadCounts;
 

@@ -142,7 +142,7 @@ fc_cache_load_step(FcLoad *load, FcLap *lap, FcLoadCounts *counts)
 		if (fc_rule_of(fc_tag_rel(tag)) == FC_RULE_NONE)
 		{
 			fc_count(FC_SKIP_POLICY);
-			counts->full++;		/* there is no slot for it */
+			counts->unwanted++;
 			continue;
 		}
 		if (fc_directory_lookup(tag, hash, &ref))

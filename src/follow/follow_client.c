@@ -27,6 +27,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "catalog/pg_authid_d.h"
 #include "catalog/pg_type_d.h"
 #include "child.h"
 #include "fmgr.h"
@@ -375,12 +376,16 @@ recognize(PGconn *conn, const FcFollowSelf *self)
 static const char *
 map_query(PGconn *conn)
 {
-	static const Oid types[] = {TEXTOID};
+	static const Oid types[] = {TEXTOID, BOOLOID};
 	static char query[1024];
 	PGresult   *result = row_of(conn,
-								"SELECT pg_catalog.quote_ident(n.nspname::pg_catalog.text) "
+								"SELECT pg_catalog.quote_ident(n.nspname::pg_catalog.text), o.rolsuper "
 								"FROM pg_catalog.pg_extension e "
 								"JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) e.extnamespace "
+								"JOIN pg_catalog.pg_database d ON d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database() "
+								"JOIN pg_catalog.pg_roles o ON o.oid OPERATOR(pg_catalog.=) CASE "
+								"WHEN n.nspowner OPERATOR(pg_catalog.=) " CppAsString2(ROLE_PG_DATABASE_OWNER) "::pg_catalog.oid "
+								"THEN d.datdba ELSE n.nspowner END "
 								"WHERE e.extname OPERATOR(pg_catalog.=) 'pg_flashcache'::pg_catalog.name",
 								lengthof(types), types);
 	int			length;
@@ -390,6 +395,14 @@ map_query(PGconn *conn)
 	length = pq.getlength(result, 0, 0);
 	if (pq.getisnull(result, 0, 0) || length > 256 || memchr(pq.getvalue(result, 0, 0), '\0', length) != NULL)
 		fail(FC_WHY_BAD_MAP, NULL);
+
+	/*
+	 * Whoever owns the schema may rename it before the function is called,
+	 * and let its name mean one of his own, which has the rights of the role
+	 * that asks.
+	 */
+	if (pq.getisnull(result, 0, 1) || pq.getvalue(result, 0, 1)[0] == 0)
+		fail(FC_WHY_UNTRUSTED, NULL);
 
 	/*
 	 * the argument's type is given: no other function of that name fits

@@ -293,7 +293,7 @@ add_imported(FcFollowLoaded *loaded, const FcImported *done)
 {
 	loaded->loaded += done->pages.loaded;
 	loaded->missing.locked += done->locked;
-	loaded->missing.no_room += done->pages.full;
+	loaded->missing.no_room += done->pages.full + done->pages.unwanted;
 	loaded->missing.gone += done->gone;
 	loaded->missing.unreadable += done->pages.corrupt + done->pages.failed + done->unreadable;
 }

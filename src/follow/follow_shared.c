@@ -216,6 +216,7 @@ fc_follow_why(const FcFollowInfo *info)
 		[FC_WHY_ITSELF] = "the connection leads to this server itself",
 		[FC_WHY_OTHER_CLUSTER] = "the other server is of another cluster: its system identifier differs",
 		[FC_WHY_NO_EXTENSION] = "the database that was connected to does not have the extension pg_flashcache",
+		[FC_WHY_UNTRUSTED] = "the schema of the extension on the other server belongs to a role that is no superuser",
 		[FC_WHY_NO_RIGHT] = "the role may not call pg_flashcache_export_map() on the other server",
 		[FC_WHY_QUERY] = "a query has failed on the other server: see its log",
 		[FC_WHY_BAD_MAP] = "what the other server returns is not a map",

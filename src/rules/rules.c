@@ -209,6 +209,8 @@ need_database(Oid db)
 		memset(database, 0, sizeof(*database));
 		database->db = db;
 		database->wanted = 1;
+		/* one from before a restart may be committed without a word */
+		database->prepared = true;
 	}
 	return database;
 }
@@ -285,6 +287,10 @@ fc_rules_failed(Oid db, FcRulesState state, const char *reason)
 	{
 		database->state = state;
 		strlcpy(database->reason, reason, sizeof(database->reason));
+		/* of another database's encoding, and perhaps cut within a character */
+		for (char *c = database->reason; *c; c++)
+			if (IS_HIGHBIT_SET(*c))
+				*c = '?';
 	}
 	LWLockRelease(&shared->lock);
 }

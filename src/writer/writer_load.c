@@ -151,6 +151,7 @@ add_counts(FcLoadCounts *sum, const FcLoadCounts *more)
 	sum->empty += more->empty;
 	sum->corrupt += more->corrupt;
 	sum->full += more->full;
+	sum->unwanted += more->unwanted;
 	sum->failed += more->failed;
 }
 

@@ -178,14 +178,18 @@ fc_writer_run_resolvers(void)
 		(is_after(listed_at, RecoveryInProgress() ? LIST_STANDBY_MS : LIST_MS, now) ||
 		 (fc_rules_list_wanted() && is_after(listed_at, SOON_MS, now))))
 	{
+		/* said before: what changes from now on, it may not see */
+		fc_rules_list_begins();
 		if (start_worker(place, InvalidOid, now))
-		{
-			fc_rules_list_begins();
 			listed_at = now;
-		}
+		else
+			fc_rules_want_list();
 		return;
 	}
 	db = next_database(now);
-	if (OidIsValid(db) && start_worker(place, db, now))
-		fc_rules_begin(db);
+	if (!OidIsValid(db))
+		return;
+	fc_rules_begin(db);
+	if (!start_worker(place, db, now))
+		fc_rules_want(db, true);
 }

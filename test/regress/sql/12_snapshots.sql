@@ -103,6 +103,12 @@ DROP TABLE fc_counted;
 SELECT pg_flashcache_drop_snapshots();
 UPDATE pg_flashcache_snapshots SET taken_at = taken_at - interval '20 days' WHERE id <= 4;
 SELECT pg_flashcache_drop_snapshots(keep => '30 days');
+-- mistakes that would drop them all: no unit, a sign
+SELECT pg_flashcache_drop_snapshots(keep => '14');
+SELECT pg_flashcache_snapshot(keep => '-1 day');
+SELECT pg_flashcache_snapshot(max_bytes => -5);
+UPDATE pg_flashcache_snapshot_settings SET keep = '14';
+UPDATE pg_flashcache_snapshot_settings SET max_bytes = -1;
 SELECT pg_flashcache_drop_snapshots();
 SELECT min(id), max(id) FROM pg_flashcache_snapshots;
 SELECT min(snapshot), max(snapshot) FROM pg_flashcache_snapshot_data;
