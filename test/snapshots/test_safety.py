@@ -137,6 +137,8 @@ def test_whose_schema(hers: Database) -> None:
         assert found and found.schema == "public" and 'belongs to "alice"' in found.danger
         with pytest.raises(MachineError):
             safe.require(found)
+        with db.connect(hers.dsn) as connection, pytest.raises(MachineError, match="belongs to"):
+            db.cache_view(connection)
         found = safe.extension(monitor)
         assert found and not found.danger
         safe.require(found)
