@@ -6,13 +6,14 @@ shown: each kind of error has a text of its own.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import dict_row
 
-from pgflash.errors import ArgumentError
+from pgflash import safe
+from pgflash.errors import ArgumentError, PgflashError, ServerError
 
 Connection = psycopg.Connection[dict[str, Any]]
 APPLICATION = "pgflash"
@@ -53,6 +54,8 @@ _BY_WORDS = (
 
 def reason(error: BaseException) -> str:
     """What went wrong, in a text of ours."""
+    if isinstance(error, PgflashError):
+        return f"{error.message} ({error.hint})" if error.hint else error.message
     state = getattr(error, "sqlstate", None)
     if state in _BY_STATE:
         return _BY_STATE[state]
@@ -90,12 +93,13 @@ def connect(parts: dict[str, str], timeout_s: float) -> Connection:
     """A connection that reads only, and whose queries end in time."""
     settings = {**_KEEP_ALIVE, "application_name": APPLICATION, **parts}
     settings.setdefault("connect_timeout", str(max(2, round(timeout_s))))
-    connection = psycopg.connect(**settings, row_factory=dict_row, autocommit=True)  # type: ignore[arg-type]
+    connection = cast(Connection, safe.connect("", **settings))
     try:
+        connection.row_factory = dict_row
         milliseconds = max(1, round(timeout_s * 1000))
         connection.execute(
             "SELECT set_config('statement_timeout', %s, false), set_config('lock_timeout', %s, false),"
-            " set_config('default_transaction_read_only', 'on', false), set_config('search_path', 'pg_catalog', false)",
+            " set_config('default_transaction_read_only', 'on', false)",
             (str(milliseconds), str(milliseconds)),
         )
     except BaseException:
@@ -105,19 +109,21 @@ def connect(parts: dict[str, str], timeout_s: float) -> Connection:
 
 
 def extension(connection: Connection) -> tuple[str, str] | None:
-    """Schema, quoted, and version of the extension in this database; None if it is not there."""
-    row = connection.execute(
-        "SELECT quote_ident(n.nspname) AS place, e.extversion AS version"
-        " FROM pg_catalog.pg_extension e JOIN pg_catalog.pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'pg_flashcache'"
-    ).fetchone()
-    return (row["place"], row["version"]) if row else None
+    """Schema, quoted, and version of the extension in this database; None if it is not there. ServerError if it is not safe to use."""
+    found = safe.extension(connection)
+    safe.require(found, ServerError)
+    return (found.schema, found.version) if found else None
 
 
-def views(connection: Connection, schema: str, names: tuple[str, ...]) -> set[str]:
-    """Those of the names that are relations there which this role may read."""
-    rows = connection.execute(
-        "SELECT name FROM unnest(%s::text[]) name WHERE to_regclass(%s || '.' || name) IS NOT NULL"
-        " AND has_table_privilege(to_regclass(%s || '.' || name), 'SELECT')",
-        (list(names), schema, schema),
-    ).fetchall()
-    return {row["name"] for row in rows}
+def members(connection: Connection, names: tuple[str, ...]) -> set[str]:
+    """Those of the names that are in the extension and that this role may read. Functions are named with their arguments' types."""
+    there = set()
+    for name in names:
+        plain, is_function, arguments = name.partition("(")
+        oid = safe.function(connection, plain, arguments.rstrip(")")) if is_function else safe.relation(connection, plain)
+        if oid is not None:
+            allowed = "has_function_privilege(%s::oid, 'EXECUTE')" if is_function else "has_table_privilege(%s::oid, 'SELECT')"
+            row = connection.execute(f"SELECT {allowed} AS allowed", (oid,)).fetchone()
+            if row and row["allowed"]:
+                there.add(name)
+    return there

@@ -10,11 +10,11 @@ from typing import Annotated, Any
 import psutil
 import psycopg
 import typer
-from psycopg.conninfo import make_conninfo
 from rich.console import Console
 from rich.text import Text
 
 import pgflash.doctor.checks  # noqa: F401  (registers them)
+from pgflash import safe
 from pgflash.doctor import report
 from pgflash.doctor.check import AREAS, REGISTRY, Result, examine
 from pgflash.doctor.facts import Facts
@@ -35,8 +35,7 @@ class Session:
         self.connection: Connection | None = None
         if conninfo:
             try:
-                text = make_conninfo(conninfo, application_name="pgflash doctor")
-                self.connection = psycopg.connect(text, autocommit=True, connect_timeout=10)
+                self.connection = safe.connect(conninfo, application_name="pgflash doctor", connect_timeout="10")
             except psycopg.Error as error:
                 raise MachineError(
                     f"the server cannot be reached: {str(error).strip()}",
@@ -50,11 +49,24 @@ class Session:
         except psycopg.Error as error:
             raise MachineError(f"the server could not be asked: {str(error).strip()}\n{query}") from error
 
+    def _cache_view(self) -> tuple[str, str]:
+        """Qualified name of the extension's view; and why it is not to be used."""
+        assert self.connection
+        try:
+            found = safe.extension(self.connection)
+            view = safe.relation(self.connection, "pg_stat_flashcache")
+            if found is None or view is None:
+                return "", ""
+            allowed = self.connection.execute("SELECT has_table_privilege(%s::oid, 'SELECT')", (view,)).fetchone()
+        except psycopg.Error as error:
+            raise MachineError(f"the server could not be asked: {str(error).strip()}") from error
+        return (f"{found.schema}.pg_stat_flashcache" if allowed == (True,) and not found.danger else ""), found.danger
+
     def facts(self, flash: str, data: str, seconds: float, quiet: bool) -> Facts:
         if self.connection is None:
             return Facts(self.machine, None, flash, data)
         addresses = {item.address.split("%")[0] for items in psutil.net_if_addrs().values() for item in items}
-        server = gather(self.rows, self.machine, self.connection.info.hostaddr, frozenset(addresses))
+        server = gather(self.rows, self.machine, self.connection.info.hostaddr, frozenset(addresses), self._cache_view)
         if server.version < 150000:
             raise MachineError(f"the server is PostgreSQL {server.version // 10000}, 15 or newer is needed")
 

@@ -9,7 +9,12 @@ from pgflash.monitoring.yamltext import as_yaml
 
 # As in each of these files.
 MADE = "Made by pgflash monitoring write, for objects of pg_flashcache {version} in the schema {schema}."
-PLAIN_DSN = "postgres://monitor@localhost:5432/postgres?sslmode=disable"
+# Otherwise the owner of the database chooses whose operators and functions run as the role that looks.
+SEARCH_PATH = "SET search_path = pg_catalog, pg_temp"
+OPTIONS = "options=-csearch_path%3Dpg_catalog%2Cpg_temp"
+PLAIN_DSN = f"postgres://monitor@localhost:5432/postgres?sslmode=disable&{OPTIONS}"
+ROLE = f"""Connect with a search_path that the database's owner cannot change: {OPTIONS} in the URL, or
+ALTER ROLE monitor SET search_path = pg_catalog, pg_temp"""
 
 
 def made(version: str, schema: str) -> str:
@@ -32,14 +37,14 @@ def sql_exporter_free(version: str, schema: str, dsn: str) -> dict[str, str]:
         "jobs": [
             {
                 "name": "pg_flashcache", "interval": "15s", "connections": [dsn],
-                "startup_sql": ["SET statement_timeout = '10s'", "SET lock_timeout = '1s'"], "queries": queries,
+                "startup_sql": [SEARCH_PATH, "SET statement_timeout = '10s'", "SET lock_timeout = '1s'"], "queries": queries,
             }
         ]
     }  # fmt: skip
     comment = f"""{made(version, schema)}
 For Debian's package prometheus-sql-exporter: /etc/prometheus-sql-exporter.yml, or its -config.file.
 Prometheus reads it with the job of prometheus.yml, which gives the metrics their names.
-Put the connection of your servers, as URLs, under connections; passwords belong into ~/.pgpass."""
+Put the connection of your servers, as URLs, under connections, and leave their options; passwords belong into ~/.pgpass."""
     rename = [
         {
             "source_labels": ["__name__", "col"], "separator": ";", "regex": "sql_(pg_flashcache[a-z_]*);(.+)",
@@ -87,7 +92,7 @@ def sql_exporter_burningalchemist(version: str, schema: str, dsn: str) -> dict[s
         ),
         "sql_exporter.yml": as_yaml(
             f"{made(version, schema)}\nThe server, for github.com/burningalchemist/sql_exporter, whose documentation\n"
-            "says where a password belongs.",
+            "says where a password belongs. Leave the options as they are.",
             config,
         ),
     }
@@ -102,7 +107,8 @@ def postgres_exporter(version: str, schema: str, dsn: str) -> dict[str, str]:
         found[group.name] = {"query": _text(group, version, schema), "master": not group.of_database, "metrics": columns}
     comment = f"""{made(version, schema)}
 For postgres_exporter: --extend.query-path.
-Its custom queries are DEPRECATED by its authors and will be removed: on a new installation use sql_exporter instead."""
+Its custom queries are DEPRECATED by its authors and will be removed: on a new installation use sql_exporter instead.
+{ROLE}"""
     return {"queries.yaml": as_yaml(comment, found)}
 
 

@@ -9,6 +9,7 @@ Values are never NULL: tools differ in what they make of it.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Literal
 
@@ -47,6 +48,12 @@ class Group:
     since: str = "1.0"
     of_database: bool = False  # what is shown is the database of the connection
     many: bool = False  # many series: not in the files that are read in one piece
+
+    @property
+    def reads(self) -> str:
+        """The extension's view or function, with the types of its arguments, that it reads; of several, the first. Empty: none."""
+        found = re.search(r"\{schema\}\.(\w+(?:\(\w*\))?)", self.source)
+        return found[1].replace("(false)", "(boolean)") if found else ""
 
     def of(self, version: str) -> tuple[Metric, ...]:
         """The metrics that the objects of this version of the extension give."""
@@ -223,7 +230,7 @@ STATEMENTS = Group(
     """FROM (
          SELECT dbid, queryid, sum(calls)::bigint AS calls, sum(hits)::bigint AS hits, sum(read_time_us)::bigint AS read_time_us,
                 sum(disk_reads)::bigint AS disk_reads, sum(disk_read_time_us)::bigint AS disk_read_time_us
-         FROM {schema}.pg_stat_flashcache_statements
+         FROM {schema}.pg_flashcache_statement_stat(false)
          GROUP BY dbid, queryid ORDER BY sum(disk_read_time_us) DESC, sum(disk_reads) DESC, dbid, queryid LIMIT 50
        ) s LEFT JOIN pg_catalog.pg_database d ON d.oid = s.dbid""",
     (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pgflash.monitoring.exporters import made
+from pgflash.monitoring.exporters import ROLE, made
 from pgflash.monitoring.metrics import Group, groups_of
 from pgflash.monitoring.yamltext import as_yaml
 
@@ -35,5 +35,6 @@ def pgwatch(version: str, schema: str, dsn: str) -> dict[str, str]:
     }
     comment = f"""{made(version, schema)}
 For pgwatch 3 (pgwatch --metrics=FILE, beside or within your metrics.yaml). A source that has the preset pg_flashcache
-is asked for all of it. The text under 15 is for PostgreSQL 15 and all later versions."""
+is asked for all of it. The text under 15 is for PostgreSQL 15 and all later versions.
+{ROLE}"""
     return {"pg_flashcache.metrics.yaml": as_yaml(comment, {"metrics": metrics, "presets": {"pg_flashcache": preset}})}

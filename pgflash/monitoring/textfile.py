@@ -12,7 +12,7 @@ from typing import Any
 
 import psycopg
 
-from pgflash.connection import Connection, connect, extension, name_of, parsed, reason, views
+from pgflash.connection import Connection, connect, extension, members, name_of, parsed, reason
 from pgflash.errors import ArgumentError, ServerError
 from pgflash.monitoring.exporters import made
 from pgflash.monitoring.metrics import GROUPS, NEWEST, Group, older
@@ -20,6 +20,7 @@ from pgflash.monitoring.metrics import GROUPS, NEWEST, Group, older
 SERVICE = """# {made}
 # Metrics for the textfile collector of node_exporter (Debian: prometheus-node-exporter --collector.textfile.directory).
 # Connections and passwords: ~postgres/.pgpass, or pg_service.conf. Where pip has installed pgflash, it is elsewhere: change ExecStart.
+# pgflash itself sets search_path to pg_catalog, pg_temp, whatever the database's owner has set.
 [Unit]
 Description=metrics of pg_flashcache for node_exporter
 After=postgresql.service
@@ -67,16 +68,15 @@ def _sample(connection: Connection) -> str:
     version = version if older(version, NEWEST) else NEWEST
     lines: list[str] = []
     for group in GROUPS:
-        if group.of(version) and _there(connection, group, schema):
+        if group.of(version) and _there(connection, group):
             rows = connection.execute(group.query(version, schema)).fetchall()
             lines += exposition(group, version, rows)
     return "".join(line + "\n" for line in lines)
 
 
-def _there(connection: Connection, group: Group, schema: str) -> bool:
+def _there(connection: Connection, group: Group) -> bool:
     """An extension may say 1.1 and lack a view, while 1.1 is being made."""
-    view = next((word.removeprefix("{schema}.") for word in group.source.replace(",", " ").split() if word.startswith("{schema}.")), "")
-    return not view or bool(views(connection, schema, (view,)))
+    return not group.reads or bool(members(connection, (group.reads,)))
 
 
 def exposition(group: Group, version: str, rows: list[dict[str, Any]]) -> list[str]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
 
 import psycopg
 from psycopg import sql
-from psycopg.conninfo import make_conninfo
 
+from pgflash import safe
 from pgflash.errors import BrokeOff
 from pgflash.pilot.target import Place
 
@@ -20,13 +21,14 @@ CACHE_COUNTERS = (
 )  # fmt: skip
 DATABASE_COUNTERS = ("xact_commit", "blks_read", "blks_hit", "temp_bytes")
 
-Connection = psycopg.Connection[tuple[Any, ...]]
+Connection = safe.Connection
+T = TypeVar("T")
 
 
 def connect(dsn: str, **changed: str) -> Connection:
-    changed.setdefault("application_name", "pgflash pilot")
+    settings = {"application_name": "pgflash pilot", "connect_timeout": "10", **changed}
     try:
-        return psycopg.connect(make_conninfo(dsn, **changed), autocommit=True, connect_timeout=10)
+        return safe.connect(dsn, **settings)
     except psycopg.Error as error:
         raise BrokeOff(f"the server cannot be reached: {str(error).strip()}") from error
 
@@ -50,6 +52,14 @@ def rows(connection: Connection, statement: str, *parameters: Any) -> list[tuple
         raise BrokeOff(f"SQL failed: {str(error).strip()}\n{statement}") from error
 
 
+def asked(question: Callable[..., T], connection: Connection, *arguments: str) -> T:
+    """One of pgflash.safe's."""
+    try:
+        return question(connection, *arguments)
+    except psycopg.Error as error:
+        raise BrokeOff(f"SQL failed: {str(error).strip()}") from error
+
+
 def execute(connection: Connection, statement: sql.Composed) -> None:
     try:
         connection.execute(statement)
@@ -57,14 +67,13 @@ def execute(connection: Connection, statement: sql.Composed) -> None:
         raise BrokeOff(f"SQL failed: {str(error).strip()}\n{statement.as_string(None)}") from error
 
 
-def cache_view(connection: Connection) -> str:
-    """Qualified name of pg_stat_flashcache in this database; empty if it is not there."""
-    found = value(
-        connection,
-        "SELECT format('%I.%I', n.nspname, c.relname) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
-        " WHERE c.relname = 'pg_stat_flashcache' AND c.relkind = 'v' LIMIT 1",
-    )
-    return str(found) if found else ""
+def cache_view(connection: Connection, name: str = "pg_stat_flashcache") -> str:
+    """Qualified name of a view of the extension in this database; empty if it is not there. MachineError if it is not safe to use."""
+    found = asked(safe.extension, connection)
+    if found is None or asked(safe.relation, connection, name) is None:
+        return ""
+    safe.require(found)
+    return f"{found.schema}.{name}"
 
 
 def cache_row(connection: Connection) -> dict[str, Any]:

@@ -27,6 +27,7 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
+from pgflash import safe
 from pgflash.errors import BrokeOff, MachineError, PgflashError, StudyError
 from pgflash.pilot import db
 from pgflash.pilot.loads import Driver
@@ -96,7 +97,9 @@ class ExistingTarget:
         with self.peer:
             info = self.peer.info
             given = conninfo_to_dict(scenario.server.dsn)
-            more = tuple((name, text) for name, text in info.get_parameters().items() if name in ENVIRONMENT and name != "password")
+            parameters = info.get_parameters()
+            parameters["options"] = safe.users_options(parameters.get("options", ""))  # the drivers have a search_path of their own
+            more = tuple((name, text) for name, text in parameters.items() if name in ENVIRONMENT and name != "password" and text)
             password = info.password or str(given.get("password") or "")
             self.place = Place(info.host, info.port, info.user, info.dbname, password, ssl=self.peer.pgconn.ssl_in_use, more=more)
             self.buffers = int(db.value(self.peer, "SELECT setting::bigint * 8192 FROM pg_settings WHERE name = 'shared_buffers'"))
@@ -129,7 +132,7 @@ class ExistingTarget:
         if loaded is None:
             return False
         if not db.cache_view(connection) and self.made_database:
-            db.rows(connection, "CREATE EXTENSION pg_flashcache")
+            db.rows(connection, "CREATE EXTENSION pg_flashcache SCHEMA public")
         return bool(db.cache_view(connection))
 
     # --- what has to be put back ---

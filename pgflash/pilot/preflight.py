@@ -90,6 +90,7 @@ def _check_existing(scenario: Scenario, driver: Driver) -> list[str]:
     with db.connect(scenario.server.dsn) as connection:
         if any(arm.enabled for arm in scenario.arms):
             check_switch(connection)
+        db.cache_view(connection)  # refuses one that is not safe to use
         if not scenario.server.tablespace:
             return []
         if db.value(connection, "SELECT 1 FROM pg_tablespace WHERE spcname = %s", scenario.server.tablespace) is None:

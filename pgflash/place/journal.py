@@ -95,7 +95,7 @@ class Journal:
         """MachineError if the name is taken by somebody else's object."""
         schema = db.rows(
             self.connection,
-            "SELECT n.nspowner::regrole::text, n.nspowner = current_user::regrole OR r.rolsuper,"
+            "SELECT n.nspowner::regrole::text, n.nspowner = (SELECT oid FROM pg_roles WHERE rolname = current_user) OR r.rolsuper,"
             " coalesce(obj_description(n.oid, 'pg_namespace'), '')"
             " FROM pg_namespace n JOIN pg_roles r ON r.oid = n.nspowner WHERE n.nspname = %s",
             SCHEMA,
@@ -107,8 +107,8 @@ class Journal:
             raise MachineError(f"the schema {SCHEMA} of this database is not pgflash's", "rename it: pgflash keeps its journal there")
         table = db.rows(
             self.connection,
-            "SELECT c.relkind = 'r', c.relowner = current_user::regrole OR r.rolsuper FROM pg_class c JOIN pg_roles r ON r.oid = c.relowner"
-            " WHERE c.oid = to_regclass(%s)",
+            "SELECT c.relkind = 'r', c.relowner = (SELECT oid FROM pg_roles WHERE rolname = current_user) OR r.rolsuper"
+            " FROM pg_class c JOIN pg_roles r ON r.oid = c.relowner WHERE c.oid = to_regclass(%s)",
             f"{SCHEMA}.{TABLE}",
         )
         if not trusted or (table and not all(table[0])):

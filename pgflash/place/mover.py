@@ -22,6 +22,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
+from pgflash import safe
 from pgflash.errors import BrokeOff, MachineError
 from pgflash.pilot import db
 from pgflash.pilot.target import ENVIRONMENT
@@ -69,7 +70,7 @@ def valid_window(window: str) -> bool:
 
 def connect(dsn: str) -> db.Connection:
     connection = db.connect(dsn, application_name="pgflash place")
-    for name, text in (("search_path", "pg_catalog"), ("statement_timeout", "0"), ("idle_in_transaction_session_timeout", "0")):
+    for name, text in (("statement_timeout", "0"), ("idle_in_transaction_session_timeout", "0")):
         db.rows(connection, "SELECT set_config(%s, %s, false)", name, text)
     return connection
 
@@ -374,11 +375,13 @@ class Mover:
 
     def _policy(self, item: Object, back: bool) -> str:
         """Not both moved and cached. A cache without policies, or a user who may not set them, is no reason to fail."""
-        function = policy_function(self.control)
+        function, danger = policy_function(self.control)
+        if danger:
+            return f"its policy in the cache was not set: {danger}"
         if not function:
             return ""
         try:
-            db.rows(self.control, f"SELECT {function}(%s::oid::regclass, %s)", item.oid, "default" if back else "none")
+            db.rows(self.control, f"SELECT {function}(%s::oid::regclass, %s::text)", item.oid, "default" if back else "none")
         except BrokeOff as error:
             return f"its policy in the cache could not be set: {error.message.splitlines()[0]}"
         return ""
@@ -395,16 +398,12 @@ def reindex(item: Object, target: str) -> sql.Composed:
 _KEYWORD: dict[str, Any] = {"table": "TABLE", "index": "INDEX", "materialized view": "MATERIALIZED VIEW"}
 
 
-def policy_function(connection: db.Connection) -> str:
-    """Qualified; empty where the extension has none."""
-    found = db.value(
-        connection,
-        "SELECT format('%I.%I', n.nspname, p.proname) FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace"
-        " JOIN pg_depend d ON d.objid = p.oid AND d.classid = 'pg_proc'::regclass AND d.deptype = 'e'"
-        " JOIN pg_extension e ON e.oid = d.refobjid AND e.extname = 'pg_flashcache'"
-        " WHERE p.proname = 'pg_flashcache_set_policy' AND p.proargtypes[0] = 'regclass'::regtype AND p.pronargs = 2",
-    )
-    return str(found or "")
+def policy_function(connection: db.Connection) -> tuple[str, str]:
+    """Qualified, and empty where the extension has none; and why it is not called."""
+    found = db.asked(safe.extension, connection)
+    if found is None or db.asked(safe.function, connection, "pg_flashcache_set_policy", "regclass, text") is None:
+        return "", ""
+    return ("", found.danger) if found.danger else (f"{found.schema}.pg_flashcache_set_policy", "")
 
 
 def find(connection: db.Connection, row: Row) -> Object | None:
@@ -437,6 +436,9 @@ def repack_program(connection: db.Connection) -> str:
     """pg_repack where the extension, the same version of the program and a superuser are there; else empty."""
     version = db.value(connection, "SELECT extversion FROM pg_extension WHERE extname = 'pg_repack'")
     if version is None or not objects.is_superuser(connection):
+        return ""
+    found = db.asked(safe.extension, connection, "pg_repack")
+    if found is None or found.danger:
         return ""
     for program in _repack_programs(int(db.value(connection, "SHOW server_version_num")) // 10000):
         if run([program, "--version"], what="pg_repack", check=False).stdout.split()[-1:] == [version]:

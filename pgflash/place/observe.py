@@ -112,24 +112,10 @@ def _touched(row: tuple[Any, ...], kind: str) -> float:
     return inserted / a_page + updated + deleted
 
 
-def relation_view(connection: db.Connection) -> str:
-    """Qualified name of pg_stat_flashcache_relation; empty: not there."""
-    return str(
-        db.value(
-            connection,
-            "SELECT format('%I.%I', n.nspname, c.relname) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
-            " JOIN pg_depend d ON d.objid = c.oid AND d.classid = 'pg_class'::regclass AND d.deptype = 'e'"
-            " JOIN pg_extension e ON e.oid = d.refobjid AND e.extname = 'pg_flashcache'"
-            " WHERE c.relname = 'pg_stat_flashcache_relation' LIMIT 1",
-        )
-        or ""
-    )
-
-
 def snapshot(connection: db.Connection, temp_bytes: int | None = None) -> Snapshot:
     missing: list[str] = []
     seen: dict[int, tuple[int, int]] = {}
-    view = relation_view(connection)
+    view = db.cache_view(connection, "pg_stat_flashcache_relation")
     if view:
         seen = {
             int(oid): (int(reads), int(us))

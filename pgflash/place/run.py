@@ -287,10 +287,12 @@ def script(dsn: str, *, tablespace: str, plan: Path | None, names: Sequence[str]
     with mover.connect(dsn) as connection:
         objects.tablespace_oid(connection, tablespace)
         items, also, notes = wanted(connection, plan, names, tablespace)
-        function = mover.policy_function(connection)
+        function, danger = mover.policy_function(connection)
+        notes = [*notes, *([f"policies in the cache are left out: {danger}"] if danger else [])]
         lines = [
             f"-- Moves to the tablespace {_comment(tablespace)}, for psql, not in a transaction. Stops at the first error.",
             r"\set ON_ERROR_STOP on",
+            "SET search_path = pg_catalog, pg_temp;",
         ]
         lines += [f"-- note: {_comment(note)}" for note in notes]
         for one in items:

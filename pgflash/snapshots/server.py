@@ -9,6 +9,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
+from pgflash import safe
 from pgflash.errors import BrokeOff, MachineError
 from pgflash.pilot import db
 from pgflash.pilot.db import Connection
@@ -16,9 +17,9 @@ from pgflash.pilot.db import Connection
 TABLES = ("pg_flashcache_snapshots", "pg_flashcache_snapshot_data", "pg_flashcache_snapshot_state", "pg_flashcache_snapshot_settings")
 READ = TABLES[:2]
 FUNCTIONS = (
-    "pg_flashcache_snapshot(text, interval, bigint)",
-    "pg_flashcache_snapshot_collect(jsonb, integer)",
-    "pg_flashcache_drop_snapshots(interval, bigint)",
+    ("pg_flashcache_snapshot", "text, interval, bigint"),
+    ("pg_flashcache_snapshot_collect", "jsonb, integer"),
+    ("pg_flashcache_drop_snapshots", "interval, bigint"),
 )
 
 
@@ -41,44 +42,45 @@ class Taken:
 
 
 def connect(dsn: str) -> Connection:
-    connection = db.connect(dsn, application_name="pgflash snapshot")
-    db.rows(connection, "SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false)")
-    return connection
+    return db.connect(dsn, application_name="pgflash snapshot")
 
 
 def schema_of(connection: Connection, *, take: bool) -> str:
     """Schema of the extension, quoted. Says what is missing: extension, version of its objects, privileges."""
-    found = _row(
-        connection,
-        "SELECT quote_ident(n.nspname), e.extversion, current_database(), current_user FROM pg_catalog.pg_extension e"
-        " JOIN pg_catalog.pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'pg_flashcache'",
-    )
+    found = db.asked(safe.extension, connection)
+    database, user = (str(item) for item in db.rows(connection, "SELECT current_database(), current_user")[0])
     if found is None:
-        name = _row(connection, "SELECT current_database()")
         raise MachineError(
-            f"the extension pg_flashcache is not in the database {name[0] if name else ''}",
+            f"the extension pg_flashcache is not in the database {database}",
             "name another database with --dsn, or run CREATE EXTENSION pg_flashcache there",
         )
-    schema, version, database, user = (str(item) for item in found)
-    if _row(connection, "SELECT to_regclass(%s) IS NULL", f"{schema}.{TABLES[0]}") == (True,):
+    tables = [db.asked(safe.relation, connection, name) for name in TABLES]
+    functions = [db.asked(safe.function, connection, *one) for one in FUNCTIONS]
+    if None in tables or None in functions:
         raise MachineError(
-            f"the extension in the database {database} has the objects of version {version}, which knows no snapshots",
+            f"the extension in the database {database} has the objects of version {found.version}, which knows no snapshots",
             "run ALTER EXTENSION pg_flashcache UPDATE there",
         )
-    wanted = [f"has_table_privilege('{schema}.{name}', 'SELECT')" for name in (TABLES if take else READ)]
-    if take:
-        wanted += [f"has_table_privilege('{schema}.{name}', '{what}')" for name in TABLES[:3] for what in ("INSERT", "UPDATE", "DELETE")]
-        wanted += [f"has_any_column_privilege('{schema}.{TABLES[3]}', 'UPDATE')"]
-        wanted += [f"has_function_privilege('{schema}.{name}', 'EXECUTE')" for name in FUNCTIONS]
-    allowed = _row(connection, f"SELECT {' AND '.join(wanted)}")
-    if allowed != (True,):
+    safe.require(found)
+    if not _allowed(connection, tables, functions, take=take):
         raise MachineError(
             f"{user} may not {'take' if take else 'read'} snapshots in the database {database}",
             "take them as superuser, or as a role with the privileges that docs/snapshots.md lists"
             if take
             else f"GRANT pg_monitor TO {user}, or connect as another role",
         )
-    return schema
+    return found.schema
+
+
+def _allowed(connection: Connection, tables: list[int | None], functions: list[int | None], *, take: bool) -> bool:
+    """By OIDs, in the order of TABLES and FUNCTIONS."""
+    wanted: list[tuple[str, int | None, str]] = [
+        ("has_table_privilege", oid, "SELECT") for oid in (tables if take else tables[: len(READ)])
+    ]
+    if take:
+        wanted += [("has_table_privilege", oid, what) for oid in tables[:3] for what in ("INSERT", "UPDATE", "DELETE")]
+        wanted += [("has_any_column_privilege", tables[3], "UPDATE"), *(("has_function_privilege", oid, "EXECUTE") for oid in functions)]
+    return all(db.value(connection, f"SELECT {test}(%s::oid, %s::text)", oid, what) is True for test, oid, what in wanted)
 
 
 def _row(connection: Connection, statement: str, *parameters: Any) -> tuple[Any, ...] | None:
@@ -157,14 +159,11 @@ def _store(connection: Connection, schema: str, number: int, extra: Extra) -> No
 
 def profile_schema(connection: Connection) -> str:
     """Schema of pg_profile, quoted."""
-    found = _row(
-        connection,
-        "SELECT quote_ident(n.nspname) FROM pg_catalog.pg_extension e JOIN pg_catalog.pg_namespace n ON n.oid = e.extnamespace"
-        " WHERE e.extname = 'pg_profile'",
-    )
+    found = db.asked(safe.extension, connection, "pg_profile")
     if found is None:
         raise MachineError("the extension pg_profile is not in this database", "leave --pg-profile out, or name the database that has it")
-    return str(found[0])
+    safe.require(found)
+    return found.schema
 
 
 def _sample_profile(connection: Connection) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from pgflash.connection import Connection, extension, views
+from pgflash.connection import Connection, extension, members
 
 STAT = "pg_stat_flashcache"
 RELATION = "pg_stat_flashcache_relation"
@@ -69,7 +69,7 @@ def look(connection: Connection) -> Sample:
         sample.missing.append(f"database {sample.database} has no extension pg_flashcache")
         return sample
     schema, version = found
-    there = views(connection, schema, VIEWS)
+    there = members(connection, VIEWS)
     for view in VIEWS:
         if view not in there:
             sample.missing.append(f"{view}: not in version {version} of the extension, or not for this role")

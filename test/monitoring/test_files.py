@@ -14,7 +14,7 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models import dashboard as models
 
 from pgflash.monitoring.cli import Tool
-from pgflash.monitoring.metrics import GROUPS, LEFT_OUT, NEWEST, SERVER, STATES, VERDICTS, VERSIONS, all_names, groups_of
+from pgflash.monitoring.metrics import GROUPS, LEFT_OUT, NEWEST, SERVER, STATEMENTS, STATES, VERDICTS, VERSIONS, all_names, groups_of
 
 from .conftest import ROOT, Monitored, pgflash
 
@@ -51,7 +51,7 @@ def test_names() -> None:
 def test_states_and_verdicts_are_the_documented_ones() -> None:
     """Those of docs/views.md."""
     text = (ROOT / "docs/views.md").read_text()
-    (line,) = re.findall(r"^\| `state` \|.*$", text, re.MULTILINE)
+    line, *_ = re.findall(r"^\| `state` \|.*$", text.split("\n## `pg_stat_flashcache`\n")[1], re.MULTILINE)
     assert set(re.findall(r"`(\w+)`(?= \(|;| \||$|, )", line)) - {"state"} >= set(STATES)
     section = text.split("### `verdict`")[1].split("\n## ")[0]
     assert set(re.findall(r"^\| `([a-z ]+)` \|", section, re.MULTILINE)) == set(VERDICTS)
@@ -112,6 +112,50 @@ def test_postgres_exporter(server: Monitored, made: dict[str, Path]) -> None:
         names |= {f"{name}_{column}" for column, usage in columns.items() if usage in ("COUNTER", "GAUGE")}
         assert set(columns.values()) <= {"LABEL", "COUNTER", "GAUGE"}
     assert names == all_names()
+
+
+OPTION = "options=-csearch_path%3Dpg_catalog%2Cpg_temp"
+
+
+def test_every_file_of_a_tool_that_asks_sets_search_path(made: dict[str, Path]) -> None:
+    (job,) = yaml.safe_load(made["prometheus-sql-exporter.yml"].read_text())["jobs"]
+    assert job["startup_sql"][0] == "SET search_path = pg_catalog, pg_temp"
+    assert job["connections"] == [f"postgres://monitor@localhost:5432/postgres?sslmode=disable&{OPTION}"]
+    assert yaml.safe_load(made["sql_exporter.yml"].read_text())["target"]["data_source_name"].endswith(f"&{OPTION}")
+    for name in ("queries.yaml", "pg_flashcache.metrics.yaml"):  # these hold no connection: they say how to make it
+        text = made[name].read_text()
+        assert OPTION in text and "ALTER ROLE monitor SET search_path = pg_catalog, pg_temp" in text
+    assert "pgflash itself sets search_path to pg_catalog, pg_temp" in made["pgflash-metrics.service"].read_text()
+
+
+def test_search_path_against_the_databases_owner(server: Monitored) -> None:
+    """As docs/monitoring.md says: the URL's options, and ALTER ROLE, against ALTER DATABASE; and that she cannot undo the latter."""
+    server.sql("CREATE ROLE alice LOGIN", "CREATE ROLE careful LOGIN IN ROLE pg_monitor", "CREATE DATABASE app OWNER alice")
+    try:
+        server.sql("ALTER DATABASE app SET search_path = evil, pg_catalog", "ALTER ROLE careful SET search_path = pg_catalog, pg_temp")
+
+        def path(url: str) -> str:
+            with psycopg.connect(url) as connection:
+                found = connection.execute("SHOW search_path").fetchone()
+            assert found
+            return str(found[0]).replace(" ", "")
+
+        app = server.url.replace("/postgres?", "/app?")
+        assert path(app) == "evil,pg_catalog"
+        assert path(f"{app}&{OPTION}") == "pg_catalog,pg_temp"
+        assert path(app.replace("monitor@", "careful@")) == "pg_catalog,pg_temp"
+        with psycopg.connect(app.replace("monitor@", "alice@")) as alice, pytest.raises(psycopg.errors.InsufficientPrivilege):
+            alice.execute("ALTER ROLE careful IN DATABASE app SET search_path = evil")
+    finally:
+        server.sql("DROP DATABASE IF EXISTS app", "DROP ROLE alice", "DROP ROLE careful")
+
+
+def test_statements_are_read_without_their_texts(made: dict[str, Path]) -> None:
+    """Metrics show none, and reading them takes pg_stat_statements' file of texts."""
+    for name in ("prometheus-sql-exporter.yml", "pg_flashcache.collector.yml", "queries.yaml", "pg_flashcache.metrics.yaml"):
+        text = made[name].read_text()
+        assert "public.pg_flashcache_statement_stat(false)" in text and "pg_stat_flashcache_statements" not in text
+    assert STATEMENTS.reads == "pg_flashcache_statement_stat(boolean)"
 
 
 def test_dashboard_keeps_to_the_schema(made: dict[str, Path]) -> None:

@@ -8,6 +8,7 @@ from pgflash.doctor.check import AlterSystem, CannotLook, DoesNotApply, Finding,
 from pgflash.doctor.checks.common import GB, MB, PG, cache_of, server_of
 from pgflash.doctor.facts import Facts
 from pgflash.doctor.facts.server import Server
+from pgflash.safe import HINT
 from pgflash.units import show_bytes
 
 WAL = f"{PG}/runtime-config-wal.html"
@@ -37,6 +38,8 @@ def _memory(facts: Facts, server: Server) -> int:
 def cache_state(facts: Facts) -> Iterable[Finding]:
     server = cache_of(facts)
     if not server.cache:
+        if server.cache_unasked:
+            raise CannotLook(f"{server.cache_unasked}: {HINT}")
         raise CannotLook("pg_stat_flashcache cannot be read in this database: CREATE EXTENSION pg_flashcache, and pg_read_all_stats")
     state, reason = str(server.cache.get("state")), str(server.cache.get("reason") or "no reason is given")
     if state == "off":

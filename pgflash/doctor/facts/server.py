@@ -32,6 +32,8 @@ class Server:
     tablespaces: dict[str, str] = field(default_factory=dict)
     cache: dict[str, Any] = field(default_factory=dict)
     """The row of pg_stat_flashcache; empty if the extension is not in this database."""
+    cache_unasked: str = ""
+    """Why a superuser does not ask the extension of this database."""
     checkpoints_timed: int = 0
     checkpoints_requested: int = 0
     temp_bytes: int = 0
@@ -67,7 +69,7 @@ class Server:
         return self.has("pg_flashcache.size") and self.settings["pg_flashcache.size"].context == "postmaster"
 
 
-def gather(rows: Rows, machine: Machine, host: str, local_addresses: frozenset[str]) -> Server:
+def gather(rows: Rows, machine: Machine, host: str, local_addresses: frozenset[str], cache_view: Callable[[], tuple[str, str]]) -> Server:
     names = "name, setting, unit, context, enumvals, pending_restart"
     settings = {
         name: Setting(value or "", unit or "", context, tuple(values or ()), bool(pending))
@@ -97,14 +99,9 @@ def gather(rows: Rows, machine: Machine, host: str, local_addresses: frozenset[s
         )
     )
     server.overruled = frozenset(row[0] for row in rows("SELECT name FROM pg_settings WHERE source = 'command line'"))
-    view = rows(
-        "SELECT format('%I.%I', n.nspname, c.relname) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
-        " JOIN pg_depend d ON d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype = 'e'"
-        " JOIN pg_extension e ON d.refclassid = 'pg_extension'::regclass AND d.refobjid = e.oid"
-        " WHERE e.extname = 'pg_flashcache' AND c.relname = 'pg_stat_flashcache' AND has_table_privilege(c.oid, 'SELECT')"
-    )
+    view, server.cache_unasked = cache_view()
     if view and server.has_cache:
-        server.cache = dict(rows(f"SELECT to_jsonb(s) FROM {view[0][0]} s")[0][0])
+        server.cache = dict(rows(f"SELECT to_jsonb(s) FROM {view} s")[0][0])
     return server
 
 

@@ -1,0 +1,132 @@
+"""Connections on which nothing of a database's owner runs as the user of pgflash.
+
+Who owns a database chooses its search_path (ALTER DATABASE ... SET), and owns its schema public: may rename that, and put code of
+his into its place, between the moment a name is looked up and that in which it is used. So connections are made by `connect`, what
+is in an extension is found as a member of it, and `require` refuses where that moment would give away a superuser's rights.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any, cast
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.rows import tuple_row
+
+from pgflash.errors import MachineError, PgflashError
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+OPTION = "-csearch_path=pg_catalog,pg_temp"
+HINT = (
+    "create the extension in a schema that belongs to a superuser, or in a database that does, such as postgres;"
+    " or connect as a role that is only in pg_monitor"
+)
+
+_SET = "SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false)"
+_EXTENSION = """
+SELECT n.nspname, pg_catalog.quote_ident(n.nspname), e.extversion, s.rolname, s.rolsuper, o.rolname, o.rolsuper,
+       EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.rolsuper
+                  AND (pg_has_role(current_user, r.oid, 'MEMBER') OR pg_has_role(session_user, r.oid, 'MEMBER')))
+  FROM pg_catalog.pg_extension e JOIN pg_catalog.pg_namespace n ON n.oid = e.extnamespace
+  JOIN pg_catalog.pg_database d ON d.datname = current_database()
+  JOIN pg_catalog.pg_roles own ON own.oid = n.nspowner
+  JOIN pg_catalog.pg_roles s ON s.oid = CASE WHEN own.rolname = 'pg_database_owner' THEN d.datdba ELSE n.nspowner END
+  JOIN pg_catalog.pg_roles o ON o.oid = e.extowner
+ WHERE e.extname = %s
+"""
+_RELATION = """
+SELECT c.oid::bigint FROM pg_catalog.pg_class c
+  JOIN pg_catalog.pg_depend d ON d.classid = 'pg_catalog.pg_class'::regclass AND d.objid = c.oid AND d.deptype = 'e'
+  JOIN pg_catalog.pg_extension e ON d.refclassid = 'pg_catalog.pg_extension'::regclass AND d.refobjid = e.oid
+ WHERE e.extname = 'pg_flashcache' AND c.relname = %s AND c.relnamespace = e.extnamespace
+"""
+_FUNCTION = """
+SELECT p.oid::bigint FROM pg_catalog.pg_proc p
+  JOIN pg_catalog.pg_depend d ON d.classid = 'pg_catalog.pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e'
+  JOIN pg_catalog.pg_extension e ON d.refclassid = 'pg_catalog.pg_extension'::regclass AND d.refobjid = e.oid
+ WHERE e.extname = 'pg_flashcache' AND p.proname = %s AND p.pronamespace = e.extnamespace
+   AND pg_catalog.oidvectortypes(p.proargtypes) = %s
+"""
+
+
+def connect(conninfo: str, **settings: str) -> Connection:
+    """A connection, of autocommit, whose search_path is pg_catalog and, last, pg_temp: from the first statement on, and after RESET.
+
+    Some connection poolers take no options: then the first statement, in which nothing is searched for, is what sets it.
+    """
+    given = make_conninfo(conninfo, **settings)
+    try:
+        connection = psycopg.connect(_with_option(given), autocommit=True)
+    except psycopg.OperationalError as error:
+        if "unsupported startup parameter" not in str(error):
+            raise
+        connection = psycopg.connect(given, autocommit=True)
+    try:
+        connection.execute(_SET)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _with_option(conninfo: str) -> str:
+    """With ours behind the user's. Those of a service cannot be seen, and ours would replace them."""
+    given = conninfo_to_dict(conninfo)
+    if given.get("service") or (os.environ.get("PGSERVICE") and "options" not in given):
+        return conninfo
+    options = given.get("options", os.environ.get("PGOPTIONS"))
+    return make_conninfo(conninfo, options=f"{options} {OPTION}" if options else OPTION)
+
+
+def users_options(options: str) -> str:
+    """Without ours: for programs that are not pgflash."""
+    return options.removesuffix(OPTION).strip()
+
+
+@dataclass(frozen=True)
+class Extension:
+    """Of this database. `danger`: why a superuser is not to use it; empty: may be used."""
+
+    schema: str  # quoted
+    version: str
+    danger: str
+
+
+def extension(connection: psycopg.Connection[Any], name: str = "pg_flashcache") -> Extension | None:
+    """None: not in this database."""
+    row = connection.cursor(row_factory=tuple_row).execute(_EXTENSION, (name,)).fetchone()
+    if row is None:
+        return None
+    plain, schema, version, schema_owner, schema_trusted, owner, trusted, super_ = row
+    danger = ""
+    if super_ and not schema_trusted:
+        danger = (
+            f'the extension {name} is in schema "{plain}", which belongs to "{schema_owner}", who is no superuser:'
+            " who owns the schema could put other code into its place, which would run with a superuser's rights"
+        )
+    elif super_ and not trusted:
+        danger = f'the extension {name} belongs to "{owner}", who is no superuser: its code would run with a superuser\'s rights'
+    return Extension(schema, version, danger)
+
+
+def require(found: Extension | None, kind: type[PgflashError] = MachineError) -> None:
+    """An error where who is connected has a superuser's rights, and somebody else could get them by it."""
+    if found is not None and found.danger:
+        raise kind(found.danger, HINT)
+
+
+def relation(connection: psycopg.Connection[Any], name: str) -> int | None:
+    """OID of a view or table of the extension; None: it has none of that name."""
+    return _oid(connection, _RELATION, name)
+
+
+def function(connection: psycopg.Connection[Any], name: str, arguments: str = "") -> int | None:
+    """OID of a function of the extension with just these types of arguments, as in 'text, integer'."""
+    return _oid(connection, _FUNCTION, name, arguments)
+
+
+def _oid(connection: psycopg.Connection[Any], statement: str, *parameters: str) -> int | None:
+    row = connection.cursor(row_factory=tuple_row).execute(cast(Any, statement), parameters).fetchone()
+    return int(row[0]) if row else None
