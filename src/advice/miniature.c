@@ -96,7 +96,7 @@ ghost_sets_for(uint32_t slots)
 size_t
 fc_miniature_size(uint32_t slots)
 {
-	size_t		size = keys_size(slots) + ghost_sets_for(slots) * FC_GHOST_WAYS * sizeof(uint16_t) + slots;
+	size_t		size = keys_size(slots) + (size_t) ghost_sets_for(slots) * FC_GHOST_WAYS * sizeof(uint16_t) + slots;
 
 	return (size + 7) / 8 * 8;
 }
@@ -107,7 +107,7 @@ fc_miniature_init(FcMiniature *mini, uint32_t slots, void *memory)
 	assert(slots > 0);
 	mini->ghosts = (uint16_t *) keys_init(&mini->keys, slots, memory);
 	mini->ghost_sets = ghost_sets_for(slots);
-	mini->count = (uint8_t *) (mini->ghosts + mini->ghost_sets * FC_GHOST_WAYS);
+	mini->count = (uint8_t *) (mini->ghosts + (size_t) mini->ghost_sets * FC_GHOST_WAYS);
 	mini->used = 0;
 	mini->hand = 0;
 }
@@ -201,7 +201,7 @@ fc_miniature_forget(FcMiniature *mini, uint64_t key)
 size_t
 fc_queue_size(uint32_t slots)
 {
-	return (keys_size(slots) + 2 * slots * sizeof(uint32_t) + 7) / 8 * 8;
+	return (keys_size(slots) + 2 * (size_t) slots * sizeof(uint32_t) + 7) / 8 * 8;
 }
 
 void

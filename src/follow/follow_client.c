@@ -373,6 +373,8 @@ recognize(PGconn *conn, const FcFollowSelf *self)
 }
 
 /* The query for the map. */
+StaticAssertDecl(ROLE_PG_DATABASE_OWNER == 6171, "OID of pg_database_owner");
+
 static const char *
 map_query(PGconn *conn)
 {
@@ -384,7 +386,7 @@ map_query(PGconn *conn)
 								"JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) e.extnamespace "
 								"JOIN pg_catalog.pg_database d ON d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database() "
 								"JOIN pg_catalog.pg_roles o ON o.oid OPERATOR(pg_catalog.=) CASE "
-								"WHEN n.nspowner OPERATOR(pg_catalog.=) " CppAsString2(ROLE_PG_DATABASE_OWNER) "::pg_catalog.oid "
+								"WHEN n.nspowner OPERATOR(pg_catalog.=) 6171::pg_catalog.oid "	/* pg_database_owner */
 								"THEN d.datdba ELSE n.nspowner END "
 								"WHERE e.extname OPERATOR(pg_catalog.=) 'pg_flashcache'::pg_catalog.name",
 								lengthof(types), types);
