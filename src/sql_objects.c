@@ -238,7 +238,11 @@ take_texts(HTAB *texts, Tuplestorestate *rows, TupleDesc desc, MemoryContext kee
 		bool		found;
 
 		slot_getallattrs(slot);
-		/* of a statement of somebody else's this user may not see the identifier */
+
+		/*
+		 * of a statement of somebody else's this user may not see the
+		 * identifier
+		 */
 		if (slot->tts_isnull[query] || slot->tts_isnull[words])
 			continue;
 		key.user = DatumGetObjectId(slot->tts_values[user]);
