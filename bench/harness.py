@@ -133,7 +133,8 @@ class Bench:
         """Without a cache: the library only listens."""
         only = {"pg_flashcache.size": "0", "pg_flashcache.file": "", "pg_flashcache.advice": "on"}
         cluster = self.start(name, self._with_cache(name, "1MB") | dict(settings) | only)
-        cluster.sql(DATABASE, "CREATE EXTENSION IF NOT EXISTS pg_flashcache")
+        if not cluster.sql(DATABASE, "SELECT to_regclass('pg_stat_flashcache')"):
+            self.extension.create(cluster, DATABASE)
         return cluster
 
     def limit_words(self, cluster: Cluster) -> str:
