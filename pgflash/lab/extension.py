@@ -115,4 +115,6 @@ def _script(folder: Path, libraries: Path) -> str:
         scripts.append(script)
     text = "\n".join(script.read_text("utf-8") for script in scripts)
     text = re.sub(r"^\\echo .*\\quit\n", "", text, flags=re.MULTILINE)
+    # only a script that CREATE EXTENSION runs may say what is dumped
+    text = re.sub(r"^SELECT pg_catalog\.pg_extension_config_dump\(.*\);\n", "", text, flags=re.MULTILINE)
     return text.replace("MODULE_PATHNAME", f"{libraries}/pg_flashcache").replace("@extschema@", "public")
