@@ -20,7 +20,7 @@ UNIFORM = "\\set aid random(1, 100000 * :scale)\nSELECT abalance FROM pgbench_ac
 
 
 def advised(cluster: Cluster) -> dict[float, float]:
-    rows = cluster.sql(DATABASE, "SELECT factor, hit_ratio FROM pg_flashcache_advice WHERE kind = 'flash'").split()
+    rows = cluster.sql(DATABASE, "SELECT factor || '|' || hit_ratio FROM pg_flashcache_advice WHERE kind = 'flash'").split()
     return {float(factor): float(ratio) for factor, ratio in (row.split("|") for row in rows)}
 
 
