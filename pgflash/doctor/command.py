@@ -149,6 +149,8 @@ def doctor_command(
     for name, path in (("--flash", flash), ("--data", data)):
         if path and not Path(path).is_absolute():
             raise ArgumentError(f"{name} {path} is not an absolute path")
+    if data and _missing(data):
+        raise ArgumentError(f"there is no {data}", "--data names the data directory, on this machine")
     if list_:
         _list(json_, areas)
         return
@@ -159,6 +161,17 @@ def doctor_command(
         session.close()
     if status:
         raise typer.Exit(status)
+
+
+def _missing(path: str) -> bool:
+    """For certain: one that may not be looked at is another matter."""
+    try:
+        Path(path).stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def run(

@@ -1,7 +1,8 @@
 """--fix and --undo: makes reversible changes, and puts them back.
 
 Before each change, what it was goes to a file and is synced. --undo works from that file, backwards, and leaves alone what somebody
-has changed since. Values of sysfs and procfs last until the machine is booted: after that they are "changed since".
+has changed since, or what belongs to another node: that stays noted. Values of sysfs and procfs last until the machine is booted: after
+that they are "changed since".
 """
 
 from __future__ import annotations
@@ -118,6 +119,7 @@ class Fixer:
             assert self.server
             was = self._written(change.name)
             entry |= {"kind": "alter", "name": change.name, "to": change.value, "was": was, "server": self.server.identifier}
+            entry |= self._node()
         entries = self.undo.read()
         self.undo.write([*entries, entry])
         try:
@@ -150,6 +152,12 @@ class Fixer:
         except psycopg.Error as error:
             raise BrokeOff(f"{name} could not be changed: {str(error).strip()}") from error
 
+    def _node(self) -> dict[str, str]:
+        """Which of the nodes: a primary and its standbys have one system identifier."""
+        assert self.connection and self.server
+        host = socket.gethostname() if self.server.local else self.connection.info.host
+        return {"host": host, "port": self.server.get("port"), "data_directory": self.server.data_directory}
+
     def _written(self, name: str) -> str | None:
         """Its value in postgresql.auto.conf; None if it has no line there."""
         assert self.connection
@@ -181,9 +189,11 @@ class Fixer:
 
     def _put_back_one(self, entry: dict[str, Any]) -> tuple[str, bool]:
         if entry["kind"] == "write":
+            if entry.get("host", socket.gethostname()) != socket.gethostname():
+                return f"{entry['path']}: belongs to another machine ({entry['host']}): kept for that", False
             seen = _chosen(self.machine.text(entry["path"]))
             if seen != entry["to"]:
-                return f"{entry['path']}: is {seen or 'gone'}, not {entry['to']} as the doctor set it: left as it is", True
+                return f"{entry['path']}: is {seen or 'gone'}, not {entry['to']} as the doctor set it: left as it is", False
             self._put(entry["undo_path"], entry["was"])
             return f"{entry['undo_path']}: {entry['was']} again", True
         name = entry["name"]
@@ -191,9 +201,12 @@ class Fixer:
             return f"{name}: belongs to a server; name it: pgflash doctor CONNINFO --undo", False
         if self.server.identifier != entry["server"]:
             return f"{name}: belongs to another server (system identifier {entry['server']}): kept for that", False
+        if any(entry.get(key) != value for key, value in self._node().items()):
+            where = f"host {entry.get('host')}, port {entry.get('port')}, data directory {entry.get('data_directory')}"
+            return f"{name}: belongs to another node ({where}): kept for that", False
         now = self._written(name)
         if now != entry["to"]:
-            return f"{name}: is {now or 'not set'} in postgresql.auto.conf, not {entry['to']} as the doctor set it: left as it is", True
+            return f"{name}: is {now or 'not set'} in postgresql.auto.conf, not {entry['to']} as the doctor set it: left as it is", False
         self._alter(name, entry["was"])
         return f"{name}: {'ALTER SYSTEM RESET' if entry['was'] is RESET else entry['was'] + ' again'}", True
 

@@ -80,6 +80,7 @@ class Mover:
     dsn: str
     options: Options
     tell: Tell
+    policies: bool = True
     control: db.Connection = field(init=False)
     worker: db.Connection = field(init=False)
     journal: Journal = field(init=False)
@@ -374,13 +375,23 @@ class Mover:
             raise BrokeOff(f"pg_repack failed (exit status {process.returncode}): {' '.join(said).strip()[-1000:]}")
 
     def _policy(self, item: Object, back: bool) -> str:
-        """Not both moved and cached. A cache without policies, or a user who may not set them, is no reason to fail."""
+        """Not both moved and cached. A cache without policies, or a user who may not set them, is no reason to fail.
+
+        A rule of the user's own about the object stays what it is, there and back.
+        """
+        if not self.policies:
+            return ""
         function, danger = policy_function(self.control)
         if danger:
             return f"its policy in the cache was not set: {danger}"
         if not function:
             return ""
+        schema = function.rpartition(".")[0]
+        rule = f"SELECT policy FROM {schema}.pg_flashcache_policy_rules WHERE kind = 'relation' AND schemaname = %s AND objname = %s"
         try:
+            present = db.rows(self.control, rule, item.schema, item.name)
+            if (present and present[0][0] != "none") or bool(present) != back:
+                return ""
             db.rows(self.control, f"SELECT {function}(%s::oid::regclass, %s::text)", item.oid, "default" if back else "none")
         except BrokeOff as error:
             return f"its policy in the cache could not be set: {error.message.splitlines()[0]}"

@@ -207,7 +207,7 @@ def dry_run(rules: Rules) -> list[dict[str, Any]]:
 
 def apply(rules: Rules, tell: Tell, options: Options) -> Outcome:
     """Only what is not where it belongs: a second run does nothing."""
-    with Mover(rules.dsn, options, tell) as moving:
+    with Mover(rules.dsn, options, tell, policies=False) as moving:
         moving.journal.exists()
         moving.lock()
         first = plan(moving.control, rules)

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 import psycopg
 
-from pgflash.errors import BrokeOff
+from pgflash.errors import BrokeOff, MachineError
+from pgflash.pilot import db
 from pgflash.pilot.db import Connection
 from pgflash.snapshots import sampler, server
 from pgflash.snapshots.sampler import HOST, PERIOD_S, WaitSampler, next_due
@@ -28,6 +29,8 @@ class Wanted:
 
 
 def once(connection: Connection, schema: str, wanted: Wanted, waits: WaitSampler | None = None) -> server.Taken:
+    if db.value(connection, "SELECT pg_catalog.pg_is_in_recovery()"):  # for good, as far as patience goes
+        raise MachineError("this server is a standby: snapshots are kept in tables, which it cannot write", "take them on the primary")
     waits = waits or WaitSampler()
     extras = [waits.section(), sampler.host(connection, server.state_of(connection, schema, HOST))]
     taken = server.take(connection, schema, wanted.note, wanted.keep_s, wanted.max_bytes, extras, wanted.pg_profile)

@@ -99,11 +99,12 @@ def objects(found: Rates, order: str, rows: int) -> RenderableType:
 def statements(found: Rates, order: str, rows: int) -> RenderableType:
     if found.statements is None:
         return Text("statements: " + _why(found, "pg_stat_flashcache_statements"))
-    table = Table(title=f"Statements by {ORDER_NAMES[order]}", title_justify="left", box=None, pad_edge=False, header_style="bold")
+    title = f"Statements by {ORDER_NAMES[order]}"
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold", expand=True)
     table.add_column("queryid", no_wrap=True)
     for head in ("calls/s", "disk reads/s", "disk ms/s", "flash/s", "flash ms/s"):
         table.add_column(head, justify="right")
-    table.add_column("statement", no_wrap=True, ratio=1)
+    table.add_column("statement", no_wrap=True, overflow="ellipsis", ratio=1)
     for row in ordered(found.statements, STATEMENT_ORDERS, order)[:rows]:
         each = (row.calls, row.disk_reads, row.disk_read_time_s * 1000, row.hits, row.read_time_s * 1000)
         table.add_row(str(row.queryid or NONE), *(number(value / found.interval_s) for value in each), Text(row.query or NONE))

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import socket
+from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 import pgflash.doctor.checks  # noqa: F401
 from pgflash.doctor.check import REGISTRY, AlterSystem, Write, examine
-from pgflash.doctor.fix import Fixer, Undo, changes, refusal
+from pgflash.doctor.facts.server import Setting
+from pgflash.doctor.fix import Connection, Fixer, Undo, changes, refusal
 from pgflash.errors import BrokeOff, MachineError
 
 from .fakes import Fake
@@ -51,6 +55,52 @@ def test_changed_since_is_left(fake: Fake) -> None:
     fake.put("/proc/sys/vm/swappiness", 30)
     assert list(made.put_back()) == ["/proc/sys/vm/swappiness: is 30, not 10 as the doctor set it: left as it is"]
     assert made.machine.text("/proc/sys/vm/swappiness") == "30"
+    assert [item["was"] for item in made.undo.read()] == ["60"]
+
+
+class Node(Fixer):
+    """A server whose postgresql.auto.conf is a dictionary."""
+
+    def __init__(self, fake: Fake, directory: str, port: str = "5432") -> None:
+        facts = fake.facts()
+        settings = fake.server.settings | {"data_directory": Setting(directory), "port": Setting(port)}
+        server = replace(fake.server, settings=settings)
+        super().__init__(facts.machine, Undo(fake.root / "state/doctor.json"), cast(Connection, object()), server)
+        self.auto: dict[str, str | None] = {}
+
+    def _written(self, name: str) -> str | None:
+        return self.auto.get(name)
+
+    def _alter(self, name: str, value: str | None) -> None:
+        self.auto[name] = value
+
+
+def test_a_standby_does_not_take_the_notes_of_its_primary(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    primary = Node(fake, "/data/primary")
+    primary.auto["fsync"] = "off"
+    primary.make(examine(REGISTRY["memory.swappiness"], fake.facts()), AlterSystem("fsync", "on"))
+    notes = primary.undo.read()
+    here = socket.gethostname()
+    kept = [f"fsync: belongs to another node (host {here}, port 5432, data directory /data/primary): kept for that"]
+    assert list(Node(fake, "/data/standby").put_back()) == kept
+    assert list(Node(fake, "/data/primary", "5433").put_back()) == kept
+    with monkeypatch.context() as patch:
+        patch.setattr(socket, "gethostname", lambda: "elsewhere")
+        assert list(Node(fake, "/data/primary").put_back()) == kept
+    assert primary.undo.read() == notes
+    assert list(primary.put_back()) == ["fsync: off again"]
+    assert primary.auto == {"fsync": "off"} and not primary.undo.path.exists()
+
+
+def test_notes_of_another_machine_are_kept(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake.put("/proc/sys/vm/swappiness", 60)
+    made = apply(fake, "memory.swappiness")
+    here = socket.gethostname()
+    with monkeypatch.context() as patch:
+        patch.setattr(socket, "gethostname", lambda: "elsewhere")
+        assert list(made.put_back()) == [f"/proc/sys/vm/swappiness: belongs to another machine ({here}): kept for that"]
+    assert made.machine.text("/proc/sys/vm/swappiness") == "10"
+    assert list(made.put_back()) == ["/proc/sys/vm/swappiness: 60 again"]
 
 
 def test_fixed_twice_goes_back_to_the_first(fake: Fake) -> None:

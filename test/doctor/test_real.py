@@ -164,7 +164,14 @@ def test_without_rights_nothing_is_fixed(server: Server, tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     ("words", "status"),
-    [("--only nothing", 2), ("--fix", 2), ("--fix --undo", 2), ("--flash relative", 2), ("host=/nowhere", 3)],
+    [
+        ("--only nothing", 2),
+        ("--fix", 2),
+        ("--fix --undo", 2),
+        ("--flash relative", 2),
+        ("--data /nonexistent/data", 2),
+        ("host=/nowhere", 3),
+    ],
 )
 def test_wrong_arguments(words: str, status: int) -> None:
     error = CliRunner().invoke(cli.app, ["doctor", *words.split(), "--json"]).exception

@@ -26,7 +26,7 @@ from pgflash.errors import ArgumentError
 from pgflash.top.cli import State
 from pgflash.top.rates import RELATION_ORDERS, STATEMENT_ORDERS, ordered, rates
 from pgflash.top.sample import Sample
-from pgflash.top.screen import page
+from pgflash.top.screen import page, statements
 from pgflash.top.watch import View
 
 from .conftest import LONGEST_S, PAGES_HIT, ROOT, SECRET, Monitored, pgflash
@@ -276,6 +276,18 @@ def test_a_narrow_screen() -> None:
         assert all(head in text for head in heads) and "…" not in text, text
         assert "db2: nothing listens there" in text
         assert len(text.splitlines()) <= 24
+
+
+def test_a_long_statement_leaves_its_figures() -> None:
+    row = {
+        "userid": 1, "dbid": 1, "queryid": 4711, "toplevel": True, "calls": 0, "hits": 0, "read_time_us": 0, "disk_reads": 0,
+        "disk_read_time_us": 0, "query": "SELECT " + "a_column, " * 100 + "1",
+    }  # fmt: skip
+    found = rates(sample(0, 0, STAT, statements=[row]), sample(1, 0, LATER, statements=[row | {"calls": 321, "disk_reads": 654}]))
+    console = Console(width=100, record=True, file=io.StringIO())
+    console.print(statements(found, STATEMENT_ORDERS[0], 10))
+    line = next(text for text in console.export_text().splitlines() if "4711" in text)
+    assert "321" in line and "654" in line and "SELECT a_column" in line and line.rstrip().endswith("…"), line
 
 
 def test_the_live_screen(server: Monitored) -> None:
