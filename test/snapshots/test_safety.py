@@ -18,7 +18,7 @@ import pytest
 from pgflash import safe
 from pgflash.errors import MachineError
 from pgflash.pilot import db
-from pgflash.place import mover
+from pgflash.place import mover, objects
 from pgflash.place.journal import MARK, Journal
 
 from .conftest import Database
@@ -235,3 +235,20 @@ def test_a_pooler_that_takes_no_options(hers: Database) -> None:
         with safe.connect(dsn) as connection:
             assert settings(connection)[0] == "pg_catalog,pg_temp"
     assert not ran(hers)
+
+
+def test_moved_objects_keep_the_rules_of_their_user(database: Database) -> None:
+    """A moved object gets the policy none, and loses it when it is put back; a rule that was there before stays."""
+    database.sql("CREATE TABLE moved (id int)", "CREATE TABLE chosen (id int)", "SELECT pg_flashcache_set_policy('chosen', 'keep')")
+    with mover.Mover(database.dsn, mover.Options(), lambda *_: None) as moving:
+        found = {name: objects.by_oid(moving.control, int(database.sql(f"SELECT '{name}'::regclass::oid"))) for name in ("moved", "chosen")}
+        rules = "SELECT string_agg(objname || ' ' || policy, ', ' ORDER BY objname) FROM pg_flashcache_policy_rules"
+        for back, expected in ((False, "chosen keep, moved none"), (True, "chosen keep")):
+            for item in found.values():
+                assert item is not None and moving._policy(item, back) == ""
+            assert database.sql(rules) == expected
+    with mover.Mover(database.dsn, mover.Options(), lambda *_: None, policies=False) as moving:
+        item = found["moved"]
+        assert item is not None and moving._policy(item, False) == ""
+    assert database.sql(rules) == "chosen keep"
+    database.sql("DROP TABLE moved, chosen", "SELECT pg_flashcache_set_policy('relation', 'public.chosen', 'default')")
