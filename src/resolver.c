@@ -27,7 +27,6 @@
 #include "access/htup_details.h"
 #include "access/relation.h"
 #include "access/table.h"
-#include "access/tableam.h"
 #include "access/xact.h"
 #include "catalog/dependency.h"
 #include "catalog/pg_class.h"
@@ -162,8 +161,8 @@ fc_resolver_rules(Oid table)
 	ArrayBuildState *built[FC_RULE_COLUMNS] = {NULL};
 	AttrNumber	attnum[FC_RULE_COLUMNS];
 	Relation	rel = try_relation_open(table, AccessShareLock);
-	TableScanDesc scan;
-	TupleTableSlot *slot;
+	SysScanDesc scan;
+	HeapTuple	tuple;
 	bool		good = rel != NULL && is_trusted(rel);
 
 	for (int i = 0; i < FC_RULE_COLUMNS && good; i++)
@@ -173,21 +172,19 @@ fc_resolver_rules(Oid table)
 	}
 	if (good)
 	{
-		slot = table_slot_create(rel, NULL);
-		scan = table_beginscan(rel, GetActiveSnapshot(), 0, NULL);
-		while (table_scan_getnextslot(scan, ForwardScanDirection, slot))
+		scan = systable_beginscan(rel, InvalidOid, false, GetActiveSnapshot(), 0, NULL);
+		while (HeapTupleIsValid(tuple = systable_getnext(scan)))
 		{
 			for (int i = 0; i < FC_RULE_COLUMNS; i++)
 			{
 				bool		isnull;
-				Datum		value = slot_getattr(slot, attnum[i], &isnull);
+				Datum		value = heap_getattr(tuple, attnum[i], RelationGetDescr(rel), &isnull);
 
 				built[i] = accumArrayResult(built[i], value, isnull, TEXTOID, CurrentMemoryContext);
 			}
 			rules.n++;
 		}
-		table_endscan(scan);
-		ExecDropSingleTupleTableSlot(slot);
+		systable_endscan(scan);
 	}
 	if (rel != NULL)
 		relation_close(rel, NoLock);
