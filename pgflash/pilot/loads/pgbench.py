@@ -118,8 +118,8 @@ class Pgbench:
         if self.load.kind != "pgbench-tpcb":
             return None
         statement = (
-            "SELECT (SELECT sum(abalance) FROM pgbench_accounts), (SELECT sum(tbalance) FROM pgbench_tellers),"
-            " (SELECT sum(bbalance) FROM pgbench_branches), (SELECT coalesce(sum(delta), 0) FROM pgbench_history)"
+            "SELECT (SELECT sum(abalance) FROM public.pgbench_accounts), (SELECT sum(tbalance) FROM public.pgbench_tellers),"
+            " (SELECT sum(bbalance) FROM public.pgbench_branches), (SELECT coalesce(sum(delta), 0) FROM public.pgbench_history)"
         )
         with db.connect_to(place) as connection:
             sums = [int(number or 0) for number in db.rows(connection, statement)[0]]

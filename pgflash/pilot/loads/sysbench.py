@@ -52,7 +52,7 @@ class Sysbench:
         if self.load.kind != "sysbench-read-write":
             return None
         with db.connect_to(place) as connection:
-            counts = [int(db.value(connection, f"SELECT count(*) FROM sbtest{i + 1}")) for i in range(self.load.tables)]
+            counts = [int(db.value(connection, f"SELECT count(*) FROM public.sbtest{i + 1}")) for i in range(self.load.tables)]
         good = all(count == self.load.rows for count in counts)
         return {"what": "each table has as many rows as were loaded", "passed": good, "detail": str(counts[:20])}
 

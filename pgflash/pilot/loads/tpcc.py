@@ -74,7 +74,11 @@ class Tpcc:
         done = run(command, what="loading TPC-C", env=place.env())
         # It ends well in some cases in which it has not.
         with db.connect_to(place) as connection:
-            orders = int(db.value(connection, "SELECT count(*) FROM orders") if db.value(connection, "SELECT to_regclass('orders')") else 0)
+            orders = int(
+                db.value(connection, "SELECT count(*) FROM public.orders")
+                if db.value(connection, "SELECT to_regclass('public.orders')")
+                else 0
+            )
         if orders != ORDERS * self.load.warehouses:
             raise failure("loading TPC-C", done.returncode, done.stdout)
 
