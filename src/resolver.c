@@ -163,6 +163,8 @@ fc_resolver_rules(Oid table)
 	Relation	rel = try_relation_open(table, AccessShareLock);
 	SysScanDesc scan;
 	HeapTuple	tuple;
+	Datum	   *values;
+	bool	   *nulls;
 	bool		good = rel != NULL && is_trusted(rel);
 
 	for (int i = 0; i < FC_RULE_COLUMNS && good; i++)
@@ -173,15 +175,14 @@ fc_resolver_rules(Oid table)
 	if (good)
 	{
 		scan = systable_beginscan(rel, InvalidOid, false, GetActiveSnapshot(), 0, NULL);
+		values = palloc(RelationGetNumberOfAttributes(rel) * sizeof(Datum));
+		nulls = palloc(RelationGetNumberOfAttributes(rel) * sizeof(bool));
 		while (HeapTupleIsValid(tuple = systable_getnext(scan)))
 		{
+			/* heap_getattr() takes a function that not all minor releases have */
+			heap_deform_tuple(tuple, RelationGetDescr(rel), values, nulls);
 			for (int i = 0; i < FC_RULE_COLUMNS; i++)
-			{
-				bool		isnull;
-				Datum		value = heap_getattr(tuple, attnum[i], RelationGetDescr(rel), &isnull);
-
-				built[i] = accumArrayResult(built[i], value, isnull, TEXTOID, CurrentMemoryContext);
-			}
+				built[i] = accumArrayResult(built[i], values[attnum[i] - 1], nulls[attnum[i] - 1], TEXTOID, CurrentMemoryContext);
 			rules.n++;
 		}
 		systable_endscan(scan);
