@@ -179,7 +179,10 @@ fc_resolver_rules(Oid table)
 		nulls = palloc(RelationGetNumberOfAttributes(rel) * sizeof(bool));
 		while (HeapTupleIsValid(tuple = systable_getnext(scan)))
 		{
-			/* heap_getattr() takes a function that not all minor releases have */
+			/*
+			 * heap_getattr() takes a function that not all minor releases
+			 * have
+			 */
 			heap_deform_tuple(tuple, RelationGetDescr(rel), values, nulls);
 			for (int i = 0; i < FC_RULE_COLUMNS; i++)
 				built[i] = accumArrayResult(built[i], values[attnum[i] - 1], nulls[attnum[i] - 1], TEXTOID, CurrentMemoryContext);
