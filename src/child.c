@@ -13,9 +13,14 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "child.h"
+
+/* A process that was told to end is waited for so often, for 0.1 s. */
+#define END_TRIES 100
+#define END_STEP_US 1000
 
 void
 fc_child_signals(void)
@@ -85,6 +90,21 @@ fc_child_memory(const void *keep)
 			return false;
 		if (rights[1] == 'w' && rights[3] == 's' && from != (unsigned long) keep && munmap((void *) from, to - from) != 0)
 			return false;
+	}
+	return true;
+}
+
+bool
+fc_child_collected(pid_t *process)
+{
+	for (int i = 0; *process != 0; i++)
+	{
+		if (waitpid(*process, NULL, WNOHANG) != 0)
+			*process = 0;
+		else if (i == END_TRIES)
+			return false;
+		else
+			pg_usleep(END_STEP_US);
 	}
 	return true;
 }

@@ -35,4 +35,10 @@ extern bool fc_child_descriptors(int keep);
  */
 extern bool fc_child_memory(const void *keep);
 
+/*
+ * Has it gone, which has ended or was told to?  It is waited for, for 0.1 s;
+ * *process is 0 when it has been collected.
+ */
+extern bool fc_child_collected(pid_t *process);
+
 #endif							/* FC_CHILD_H */

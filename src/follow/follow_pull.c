@@ -15,11 +15,11 @@
 
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "access/xlog.h"
 #include "access/xlogrecovery.h"
+#include "child.h"
 #include "compat.h"
 #include "follow/follow_internal.h"
 #include "miscadmin.h"
@@ -40,27 +40,8 @@
 #define NEXT_ROW_NS (60 * SECOND_NS)
 #define ALL_NS (1800 * SECOND_NS)
 
-/* A process that was told to end is waited for so often, for 0.1 s. */
-#define END_TRIES 100
-#define END_STEP_US 1000
-
 static pid_t process = 0;		/* until it has been collected */
 static int	sock = -1;			/* the pipe's end */
-
-static bool
-collected(void)
-{
-	for (int i = 0; process != 0; i++)
-	{
-		if (waitpid(process, NULL, WNOHANG) != 0)
-			process = 0;
-		else if (i == END_TRIES)
-			return false;
-		else
-			pg_usleep(END_STEP_US);
-	}
-	return true;
-}
 
 void
 fc_follow_abandon(void)
@@ -74,7 +55,7 @@ fc_follow_abandon(void)
 	if (process != 0)
 	{
 		(void) kill(process, SIGTERM);
-		(void) collected();
+		(void) fc_child_collected(&process);
 	}
 }
 

@@ -24,7 +24,6 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "child.h"
@@ -47,10 +46,6 @@
 
 /* So often a writer that waits sees whether it is to stop. */
 #define LOOK_MS 100
-
-/* A process that has nothing more to do is waited for so often, for 0.1 s. */
-#define END_TRIES 100
-#define END_STEP_US 1000
 
 /* Begins the memory of a request. */
 typedef struct Head
@@ -201,22 +196,6 @@ fc_process_abandon(void)
 	under_way = false;
 }
 
-/* Has the former one gone?  It may be about to. */
-static bool
-collected(void)
-{
-	for (int i = 0; process != 0; i++)
-	{
-		if (waitpid(process, NULL, WNOHANG) != 0)
-			process = 0;
-		else if (i == END_TRIES)
-			return false;
-		else
-			pg_usleep(END_STEP_US);
-	}
-	return true;
-}
-
 static bool
 make_process(void (*serve) (void *memory))
 {
@@ -292,7 +271,7 @@ fc_process_ready(bool make, void (*serve) (void *memory))
 	errno = 0;
 	if (!make)
 		return FC_NOBODY;
-	if (!collected())
+	if (!fc_child_collected(&process))
 		return FC_NOT_ANSWERED;
 	errno = ENOMEM;
 	return head != NULL && make_process(serve) ? FC_ANSWERED : FC_NOBODY;
