@@ -9,7 +9,7 @@ import psycopg
 from psycopg import sql
 
 from pgflash import safe
-from pgflash.errors import BrokeOff
+from pgflash.errors import BrokeOff, MachineError, PgflashError
 from pgflash.pilot.target import Place
 
 # The columns of pg_stat_flashcache that are taken; one that a version does not have is left out.
@@ -38,6 +38,18 @@ def connect_to(place: Place) -> Connection:
     return connect(place.conninfo(), **({"password": place.password} if place.password else {}))
 
 
+def _failed(error: psycopg.Error, statement: str = "") -> PgflashError:
+    if isinstance(error, psycopg.errors.LockNotAvailable):
+        return MachineError(
+            "another session has locked what is to be looked at",
+            "try again when it is done: pg_locks, with mode AccessExclusiveLock, shows which one it is",
+        )
+    if isinstance(error, psycopg.errors.InsufficientPrivilege):
+        return MachineError(str(error.diag.message_primary), "connect as the owner, or as a superuser")
+    text = f"SQL failed: {str(error).strip()}"
+    return BrokeOff(f"{text}\n{statement}" if statement else text)
+
+
 def value(connection: Connection, statement: str, *parameters: Any) -> Any:
     """The first column of the first row; None if there is no row."""
     row = rows(connection, statement, *parameters)
@@ -49,7 +61,7 @@ def rows(connection: Connection, statement: str, *parameters: Any) -> list[tuple
         cursor = connection.execute(cast(Any, statement), parameters or None)
         return cursor.fetchall() if cursor.description else []
     except psycopg.Error as error:
-        raise BrokeOff(f"SQL failed: {str(error).strip()}\n{statement}") from error
+        raise _failed(error, statement) from error
 
 
 def asked(question: Callable[..., T], connection: Connection, *arguments: str) -> T:
@@ -57,14 +69,14 @@ def asked(question: Callable[..., T], connection: Connection, *arguments: str) -
     try:
         return question(connection, *arguments)
     except psycopg.Error as error:
-        raise BrokeOff(f"SQL failed: {str(error).strip()}") from error
+        raise _failed(error) from error
 
 
 def execute(connection: Connection, statement: sql.Composed) -> None:
     try:
         connection.execute(statement)
     except psycopg.Error as error:
-        raise BrokeOff(f"SQL failed: {str(error).strip()}\n{statement.as_string(None)}") from error
+        raise _failed(error, statement.as_string(None)) from error
 
 
 def cache_view(connection: Connection, name: str = "pg_stat_flashcache") -> str:

@@ -97,7 +97,7 @@ def _line(line: Line) -> dict[str, Any]:
     return {
         "oid": unit.oid, "kind": unit.kind, "schema": unit.schema, "name": unit.name, "relfilenode": unit.filenode,
         "partition_of": unit.parent or None, "tablespace": unit.tablespace, "bytes": line.item.bytes, "reads_per_s": rates.reads,
-        "toast_reads_per_s": rates.toast_reads, "writes_per_s": rates.writes, "disk_ms": rates.disk_ms,
+        "toast_reads_per_s": rates.toast_reads, "scan_reads_per_s": rates.scans, "writes_per_s": rates.writes, "disk_ms": rates.disk_ms,
         "disk_ms_from": rates.latency_from, "growth_bytes_per_day": rates.growth, "saving_ms_per_s_per_gb": line.item.density * 1024**3,
         "place": line.place, "cached_bytes": line.cached, "why": line.why,
     }  # fmt: skip
@@ -114,7 +114,7 @@ def advise(observation: Observation, flash: int, exponent: float, *, fitted: boo
         busy = (rates.reads + rates.writes) * rates.disk_ms >= BUSY * everything
         items[rates.unit.key] = Item(
             rates.unit.key, rates.unit.now.bytes, rates.reads, rates.writes, rates.disk_ms, min(observation.flash_ms, rates.disk_ms),
-            movable=busy, cacheable=not temporary,
+            movable=busy, cacheable=not temporary, scans=rates.scans,
         )  # fmt: skip
     rest = _rest(looked[TAIL:], observation.flash_ms)
     problem = Problem([*items.values(), *rest], exponent)
@@ -133,7 +133,8 @@ def _rest(rates: list[Rates], flash_ms: float) -> list[Item]:
         return []
     mean = sum(item.reads * item.disk_ms for item in rates) / pages if pages else flash_ms
     size = sum(item.unit.now.bytes for item in rates)
-    return [Item(REST, size, pages, sum(item.writes for item in rates), mean, min(flash_ms, mean), movable=False)]
+    return [Item(REST, size, pages, sum(item.writes for item in rates), mean, min(flash_ms, mean), movable=False,
+                 scans=sum(item.scans for item in rates))]  # fmt: skip
 
 
 def _decide(rates: Rates, item: Item, split: Split) -> Line:
@@ -145,6 +146,8 @@ def _decide(rates: Rates, item: Item, split: Split) -> Line:
         return Line(rates, item, "cache", held, f"{show_number(100 * held / max(1, item.bytes))}% of it is what the cache would hold")
     if item.disk_ms <= item.flash_ms:
         return Line(rates, item, "disk", 0, "storage answers as fast as flash")
+    if item.scans > item.cached_reads:
+        return Line(rates, item, "disk", 0, "read by large sequential scans, which go past a cache; moving others gains more")
     if item.writes >= item.reads:
         return Line(rates, item, "disk", 0, "written more often than read: not worth caching; moving others gains more")
     return Line(rates, item, "disk", 0, "too cold, or too large for this flash")

@@ -1,9 +1,9 @@
 """The model of a split, and its solution. Pure: no server, no files.
 
 An object on flash for good has all its reads and writes answered there. What stays on disk shares the cache: a part of an object that
-is the share f of it answers the share f ** exponent of its reads. The cache holds the parts that gain most a byte, which is what a
-replacement policy approaches. Writes go to the disk with a cache, too. So the cost of a split is the time a second that reads and
-writes take on the devices.
+is the share f of it answers the share f ** exponent of its reads. Not of those of large sequential scans, which go past the cache.
+The cache holds the parts that gain most a byte, which is what a replacement policy approaches. Writes go to the disk with a cache,
+too. So the cost of a split is the time a second that reads and writes take on the devices.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ class Item:
     flash_ms: float
     movable: bool = True
     cacheable: bool = True
+    scans: float = 0.0  # of the reads: those that a cache is not filled by
 
     @property
     def on_disk(self) -> float:
@@ -47,9 +48,14 @@ class Item:
         return self.on_disk - self.on_flash
 
     @property
+    def cached_reads(self) -> float:
+        """Those that a cache can answer."""
+        return max(0.0, self.reads - self.scans)
+
+    @property
     def may_be_cached(self) -> bool:
         """Written more often than read: the cache would be written for nothing."""
-        return self.cacheable and self.reads > self.writes and self.disk_ms > self.flash_ms
+        return self.cacheable and self.cached_reads > self.writes and self.disk_ms > self.flash_ms
 
     @property
     def density(self) -> float:
@@ -109,7 +115,7 @@ class Problem:
         for index, item in enumerate(self.items):
             if not item.may_be_cached:
                 continue
-            gain = item.reads * (item.disk_ms - item.flash_ms)
+            gain = item.cached_reads * (item.disk_ms - item.flash_ms)
             for low, high in itertools.pairwise(KNOTS):
                 share = answered(high, self.exponent) - answered(low, self.exponent)
                 yield Segment(index, item.bytes * (high - low), gain * share)

@@ -25,7 +25,9 @@ SELECT c.oid::bigint, n.nspname, c.relname, c.relkind::text, pg_relation_filenod
        coalesce(CASE WHEN c.relkind = 'i' THEN si.idx_blks_read ELSE st.heap_blks_read END, 0) AS reads,
        coalesce(st.toast_blks_read, 0) + coalesce(st.tidx_blks_read, 0) AS toast_reads,
        coalesce(s.n_tup_ins, 0), coalesce(s.n_tup_upd, 0), coalesce(s.n_tup_hot_upd, 0), coalesce(s.n_tup_del, 0),
-       greatest(c.reltuples, 0)::float8, coalesce(c.reltoastrelid, 0)::bigint
+       greatest(c.reltuples, 0)::float8, coalesce(c.reltoastrelid, 0)::bigint,
+       CASE WHEN c.relkind <> 'i' AND pg_relation_size(c.oid) > pg_size_bytes(current_setting('shared_buffers')) / 4
+            THEN coalesce(s.seq_tup_read, 0) / nullif(greatest(c.reltuples, 0), 0) * pg_relation_size(c.oid) / 8192 ELSE 0 END
   FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
   LEFT JOIN pg_index i ON i.indexrelid = c.oid
   LEFT JOIN pg_inherits inh ON inh.inhrelid = c.oid AND c.relispartition
@@ -48,6 +50,7 @@ class Counters:
     reads: int
     toast_reads: int
     touched: float  # pages that its changes can have made dirty
+    scanned: float = 0.0  # pages that sequential scans of a large table have gone through, in or out of shared_buffers
     disk_reads: int | None = None  # by pg_stat_flashcache_relation, with their time
     disk_us: int | None = None
 
@@ -87,6 +90,7 @@ class Rates:
     unit: Unit
     reads: float
     toast_reads: float
+    scans: float  # of the reads, those of large sequential scans, at most: they go past the cache
     writes: float
     disk_ms: float
     latency_from: str
@@ -133,7 +137,7 @@ def snapshot(connection: db.Connection, temp_bytes: int | None = None) -> Snapsh
         units[oid] = Unit(
             oid, row[1], row[2], kind, int(row[4] or 0), int(row[5]), row[6], row[7],
             Counters(
-                int(row[8] or 0), int(row[9]), int(row[10]), _touched(row, kind),
+                int(row[8] or 0), int(row[9]), int(row[10]), _touched(row, kind), float(row[17] or 0),
                 sum(reads for reads, _ in mine) if mine else None, sum(us for _, us in mine) if mine else None,
             ),
         )  # fmt: skip
@@ -186,6 +190,7 @@ def observe(
 ) -> Observation:
     """Over `window` seconds from now on; 0: since the statistics were reset."""
     _may_look(connection)
+    db.value(connection, "SELECT set_config('lock_timeout', '5s', false)")  # sizes are not told while an object is locked
     first = snapshot(connection, temp_bytes)
     if window > 0:
         wait(window)
@@ -226,7 +231,7 @@ def compare(first: Snapshot | None, last: Snapshot, seconds: float, disk_ms: flo
         then = old.now if old else None
         deltas.append((unit, {
             name: moved(getattr(then, name) if then else None, getattr(unit.now, name) or 0)
-            for name in ("reads", "toast_reads", "touched")
+            for name in ("reads", "toast_reads", "touched", "scanned")
         } | {
             name: moved((getattr(then, name) or 0) if then else None, getattr(unit.now, name) or 0) for name in ("disk_reads", "disk_us")
         }))  # fmt: skip
@@ -244,7 +249,8 @@ def compare(first: Snapshot | None, last: Snapshot, seconds: float, disk_ms: flo
         writes = delta["touched"] if unit.kind == "temporary" else delta["touched"] * scale
         rates.append(
             Rates(
-                unit, (delta["reads"] + delta["toast_reads"]) / seconds, delta["toast_reads"] / seconds, writes / seconds, ms, where,
+                unit, (delta["reads"] + delta["toast_reads"]) / seconds, delta["toast_reads"] / seconds,
+                min(delta["reads"], delta["scanned"]) / seconds, writes / seconds, ms, where,
                 (unit.now.bytes - old.now.bytes) * 86400 / seconds if old else None,
             )
         )  # fmt: skip

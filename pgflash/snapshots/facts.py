@@ -163,7 +163,7 @@ def _rates(interval: Interval, databases: list[Row]) -> dict[str, float]:
     if wal := interval.one("wal"):
         found["bytes of WAL"] = wal.get("wal_bytes")
         found["full-page images"] = wal.get("wal_fpi")
-    if cache := interval.one("cache"):
+    if (cache := interval.one("cache")) and float(cache.labels.get("slots") or 0):
         found["pages read from flash"] = cache.get("hits")
         found["pages read from disk"] = cache.get("disk_reads")
         found["bytes written to flash"] = cache.get("write_bytes")

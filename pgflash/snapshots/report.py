@@ -174,8 +174,11 @@ def efficiency_rows(found: Facts) -> list[tuple[str, str]]:
     if cache is None:
         return []
     seconds = found.seconds or 1.0
+    state = ("state at the end", cache.state + (f": {cache.reason}" if cache.reason else ""))
+    if not cache.flash_bytes:
+        return [state, ("pages read", "not counted without a cache; see the load profile and the tablespaces")]
     return [
-        ("state at the end", cache.state + (f": {cache.reason}" if cache.reason else "")),
+        state,
         ("size, and how much is filled", f"{show_bytes(cache.flash_bytes)}, {percent(cache.filled)}"),
         ("pages read from flash (optimized)", f"{cache.hits:,.0f}"),
         ("pages read from disk (unoptimized)", f"{cache.disk_reads:,.0f}"),

@@ -99,8 +99,11 @@ def rates(before: Sample, after: Sample) -> Rates:
         old = {}
     hits, misses, reads = (moved(old, new, name) for name in ("hits", "misses", "disk_reads"))
     flash = Source(_per(hits, seconds), _mean(moved(old, new, "read_time_us"), hits))
-    page_cache, disk = _other_sources(before, after, old, new, reads, seconds)
     slots = new.get("slots")
+    if slots:
+        page_cache, disk = _other_sources(before, after, old, new, reads, seconds)
+    else:
+        page_cache, disk = Source(None), _server_reads(before, after, seconds)
     transactions = after.transactions - before.transactions
     return Rates(
         at=after.at, interval_s=seconds, role=after.role, cluster=after.cluster, database=after.database,
@@ -112,6 +115,12 @@ def rates(before: Sample, after: Sample) -> Rates:
         write_bytes_per_s=_per(moved(old, new, "write_bytes"), seconds), write_limit_bytes_per_s=after.write_limit,
         relations=_relations(before, after), statements=_statements(before, after), missing=after.missing,
     )  # fmt: skip
+
+
+def _server_reads(before: Sample, after: Sample, seconds: float) -> Source:
+    """Without a cache; the page cache's answers are among them."""
+    reads, time_us = (moved(before.server_reads, after.server_reads, name) for name in ("disk_reads", "disk_read_time_us"))
+    return Source(_per(reads, seconds), _mean(time_us, reads))
 
 
 def _other_sources(

@@ -19,9 +19,11 @@ ROWS = 2000  # of relations and statements, those with the most reads
 _SERVER = """
 SELECT clock_timestamp() AS at, pg_is_in_recovery() AS standby, current_setting('server_version_num')::int / 10000 AS major,
        current_setting('cluster_name') AS cluster, current_database() AS database,
-       (SELECT sum(xact_commit + xact_rollback)::bigint FROM pg_stat_database) AS transactions,
+       total.*, current_setting('track_io_timing')::bool AS reads_timed,
        COALESCE(current_setting('io_method', true), 'sync') = 'sync' AS timed,
        pg_size_bytes(NULLIF(current_setting('pg_flashcache.write_limit', true), '')) AS write_limit
+FROM (SELECT sum(xact_commit + xact_rollback)::bigint AS transactions, sum(blks_read)::bigint AS blks_read,
+             (sum(blk_read_time) * 1000)::bigint AS blk_read_time_us FROM pg_stat_database) total
 """
 _RELATIONS = """
 SELECT relid, schemaname::text AS schema, relname::text AS relation, hits, read_time_us, disk_reads, disk_read_time_us, os_cache_hits
@@ -50,6 +52,7 @@ class Sample:
     transactions: int
     timed: bool
     write_limit: int | None
+    server_reads: dict[str, Any]  # of pg_stat_database: what the cache counts better, if there is one
     stat: dict[str, Any] | None = None
     relations: list[dict[str, Any]] | None = None
     statements: list[dict[str, Any]] | None = None
@@ -63,6 +66,7 @@ def look(connection: Connection) -> Sample:
     sample = Sample(
         row["at"], "standby" if row["standby"] else "primary", row["major"], row["cluster"], row["database"], int(row["transactions"] or 0),
         row["timed"], row["write_limit"],
+        {"disk_reads": row["blks_read"], "disk_read_time_us": row["blk_read_time_us"] if row["reads_timed"] else None},
     )  # fmt: skip
     found = extension(connection)
     if found is None:
@@ -82,6 +86,8 @@ def look(connection: Connection) -> Sample:
 
     if stat := rows(STAT, "SELECT * FROM {schema}.pg_stat_flashcache"):
         sample.stat = stat[0]
+        if not sample.stat["slots"]:
+            sample.missing.append("without a cache, reads are those that pg_stat_database counts, and not by object and statement")
     sample.latency = rows(LATENCY, _LATENCY)
     sample.relations = rows(RELATION, _RELATIONS)
     sample.statements = rows(STATEMENTS, _STATEMENTS)

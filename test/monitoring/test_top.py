@@ -45,7 +45,9 @@ def silent() -> Iterator[str]:
 
 
 def sample(seconds: float, transactions: int, stat: dict[str, Any] | None = None, **more: Any) -> Sample:
-    return Sample(NOW + timedelta(seconds=seconds), "primary", 17, "", "d", transactions, True, 1000, stat, **more)
+    return Sample(
+        NOW + timedelta(seconds=seconds), "primary", 17, "", "d", transactions, True, 1000, more.pop("server_reads", {}), stat, **more
+    )
 
 
 STAT = {
@@ -77,6 +79,18 @@ def test_what_cannot_be_known() -> None:
     bare = rates(sample(0, 10), sample(1, 20))
     assert (bare.state, bare.tps, bare.flash.reads_per_s, bare.relations) == (None, 10, None, None)
     assert rates(sample(0, 10, STAT), sample(1, 5, STAT)).tps is None, "the server was restarted"
+
+
+def test_without_a_cache() -> None:
+    """Reads are the server's own: there is nothing that counts others."""
+    none = {**STAT, "state": "disabled", "slots": 0}
+    looks = [sample(at, 0, none, server_reads={"disk_reads": 50 * at, "disk_read_time_us": 100_000 * at}) for at in (0, 2)]
+    found = rates(*looks)
+    assert (found.disk.reads_per_s, found.disk.mean_latency_s) == (50, 0.002)
+    assert (found.flash.reads_per_s, found.page_cache.reads_per_s, found.fill) == (0, None, None)
+    for look in looks:
+        look.server_reads["disk_read_time_us"] = None
+    assert (rates(*looks).disk.reads_per_s, rates(*looks).disk.mean_latency_s) == (50, None), "track_io_timing is off"
 
 
 def test_histograms() -> None:

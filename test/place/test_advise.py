@@ -15,8 +15,10 @@ from .servers import Server, needs_server, tool
 MB = 1024 * 1024
 
 
-def unit(oid: int, name: str, size: int, reads: int, touched: float, *, node: int = 1, seen: tuple[int, int] | None = None) -> Unit:
-    counters = Counters(size, reads, 0, touched, *(seen or (None, None)))
+def unit(
+    oid: int, name: str, size: int, reads: int, touched: float, *, node: int = 1, seen: tuple[int, int] | None = None, scanned: float = 0
+) -> Unit:
+    counters = Counters(size, reads, 0, touched, scanned, *(seen or (None, None)))
     return Unit(oid, "public", name, "table", node, 0, "pg_default", "", counters)
 
 
@@ -54,6 +56,19 @@ def test_the_plan() -> None:
     assert fast.words()[0].startswith("Nothing was read or written")
 
 
+def test_scans_are_not_cached() -> None:
+    """A large table that is only scanned is moved or left: its reads go past a cache. One that is read both ways shares it."""
+    scanned = unit(1, "scanned", 100 * MB, 20000, 0, scanned=30000)
+    both = unit(2, "both", 100 * MB, 20000, 0, scanned=5000)
+    found = compare(None, snapshot(10, 0, 5.0, scanned, both), 10.0, None, None)
+    assert [rates.scans for rates in found.rates] == [2000.0, 500.0]
+    plan = advise(found, 50 * MB, 0.3)
+    assert {line.rates.unit.name: line.place for line in plan.lines} == {"scanned": "disk", "both": "cache"}
+    assert next(line.why for line in plan.lines if line.place == "disk").startswith("read by large sequential scans")
+    assert plan.split.cost == pytest.approx(2000 * 5.0 + 500 * 5.0 + 1500 * (5.0 - 0.5**0.3 * 4.9))
+    assert [line.place for line in advise(found, 250 * MB, 0.3).lines] == ["move", "move"]
+
+
 @needs_server
 def test_who_may_only_look(server: Server, database: str, tmp_path: Path) -> None:
     server.sql("DROP ROLE IF EXISTS looker", "CREATE ROLE looker LOGIN")
@@ -77,3 +92,13 @@ def test_who_may_only_look(server: Server, database: str, tmp_path: Path) -> Non
     assert text.returncode == 0 and "by flash bought" in text.stdout
     assert tool("place", "advise", server.dsn(database), "--flash=ten").returncode == 2
     server.sql("DROP OWNED BY looker", "DROP ROLE looker")
+
+
+@needs_server
+def test_a_locked_table(server: Server, database: str) -> None:
+    """Is said, after a while; advice waits for nobody's transaction."""
+    server.sql("CREATE TABLE locked AS SELECT 1 AS i", database=database)
+    with server.connect(database) as other:
+        other.execute("BEGIN; LOCK locked")
+        done = tool("place", "advise", server.dsn(database), "--flash=4MB", "--json")
+    assert done.returncode == 3 and json.loads(done.stdout)["message"] == "another session has locked what is to be looked at"

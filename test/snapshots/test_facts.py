@@ -51,6 +51,14 @@ def test_an_interval() -> None:
             split(text)
 
 
+def test_without_a_cache() -> None:
+    """Nothing counts reads of a server whose size is 0: the report does not say that there were none."""
+    none = [row("", {"state": "disabled", "reason": "pg_flashcache.size is 0", "slots": 0}, disk_reads=0)]
+    found = facts(interval({"database": [row("1", {"datname": "shop"}, blks_read=700)], "cache": none}))
+    assert [name for name, _ in report.efficiency_rows(found)] == ["state at the end", "pages read"]
+    assert found.rates == {"pages read into shared_buffers": 700}
+
+
 def test_percentiles() -> None:
     buckets: list[tuple[float, float | None, float]] = [(0, 1, 0), (64, 128, 50), (128, 256, 40), (256, None, 10)]
     assert percentile(buckets, 0.25) == 96

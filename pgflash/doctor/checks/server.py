@@ -41,6 +41,8 @@ def cache_state(facts: Facts) -> Iterable[Finding]:
         if server.cache_unasked:
             raise CannotLook(f"{server.cache_unasked}: {HINT}")
         raise CannotLook("pg_stat_flashcache cannot be read in this database: CREATE EXTENSION pg_flashcache, and pg_read_all_stats")
+    if not server.bytes("pg_flashcache.size"):
+        raise DoesNotApply("pg_flashcache.size is 0")
     state, reason = str(server.cache.get("state")), str(server.cache.get("reason") or "no reason is given")
     if state == "off":
         yield Finding("pg_flashcache", f"off: {reason}", ("correct what the reason names", "SELECT pg_flashcache_enable();"))
