@@ -115,14 +115,23 @@ def extension(connection: Connection) -> tuple[str, str] | None:
     return (found.schema, found.version) if found else None
 
 
+def _oid(connection: Connection, name: str) -> int | None:
+    plain, is_function, arguments = name.partition("(")
+    return safe.function(connection, plain, arguments.rstrip(")")) if is_function else safe.relation(connection, plain)
+
+
+def exists(connection: Connection, name: str) -> bool:
+    """Is it in the extension? Whether it may be read is another question."""
+    return _oid(connection, name) is not None
+
+
 def members(connection: Connection, names: tuple[str, ...]) -> set[str]:
     """Those of the names that are in the extension and that this role may read. Functions are named with their arguments' types."""
     there = set()
     for name in names:
-        plain, is_function, arguments = name.partition("(")
-        oid = safe.function(connection, plain, arguments.rstrip(")")) if is_function else safe.relation(connection, plain)
+        oid = _oid(connection, name)
         if oid is not None:
-            allowed = "has_function_privilege(%s::oid, 'EXECUTE')" if is_function else "has_table_privilege(%s::oid, 'SELECT')"
+            allowed = "has_function_privilege(%s::oid, 'EXECUTE')" if "(" in name else "has_table_privilege(%s::oid, 'SELECT')"
             row = connection.execute(f"SELECT {allowed} AS allowed", (oid,)).fetchone()
             if row and row["allowed"]:
                 there.add(name)

@@ -12,7 +12,7 @@ from typing import Any
 
 import psycopg
 
-from pgflash.connection import Connection, connect, extension, members, name_of, parsed, reason
+from pgflash.connection import Connection, connect, exists, extension, members, name_of, parsed, reason
 from pgflash.errors import ArgumentError, ServerError
 from pgflash.monitoring.exporters import made
 from pgflash.monitoring.metrics import GROUPS, NEWEST, Group, older
@@ -75,8 +75,15 @@ def _sample(connection: Connection) -> str:
 
 
 def _there(connection: Connection, group: Group) -> bool:
-    """An extension may say 1.1 and lack a view, while 1.1 is being made."""
-    return not group.reads or bool(members(connection, (group.reads,)))
+    """An extension may say 1.1 and lack a view, while 1.1 is being made. One that may not be read is an error: half of the metrics
+    would look like all of them."""
+    if not group.reads or members(connection, (group.reads,)):
+        return True
+    if exists(connection, group.reads):
+        raise ServerError(
+            f"{connection.info.user} may not read {group.reads.partition('(')[0]}", f"GRANT pg_monitor TO {connection.info.user}"
+        )
+    return False
 
 
 def exposition(group: Group, version: str, rows: list[dict[str, Any]]) -> list[str]:

@@ -155,6 +155,17 @@ def test_the_text_format(server: Monitored, tmp_path: Path) -> None:
         assert 'le="1e-06"} 2.0\n' in text and 'le="2e-06"} 5.0\n' in text and 'le="+Inf"} 9.0\n' in text
 
 
+def test_who_may_not_look(server: Monitored, tmp_path: Path) -> None:
+    """Gets no half of the metrics, which would look like all of them; a file of before stays."""
+    server.sql("CREATE ROLE outsider LOGIN")
+    out = tmp_path / "pg_flashcache.prom"
+    out.write_text("before")
+    done = pgflash("monitoring", "sample", f"{server.dsn} user=outsider", "--out", out)
+    assert (done.returncode, done.stdout, out.read_text()) == (7, "", "before")
+    assert "outsider may not read pg_stat_flashcache" in done.stderr and "GRANT pg_monitor TO outsider" in done.stderr
+    server.sql("DROP ROLE outsider")
+
+
 def test_what_the_extension_lacks(server: Monitored) -> None:
     """A database without it, and one with its objects of 1.0."""
     server.sql("CREATE DATABASE bare", "CREATE DATABASE old")
