@@ -60,6 +60,20 @@ class BrokeOff(PgflashError):
     kind = "broke-off"
 
 
+class Unreachable(BrokeOff):
+    """The server that the command is for does not answer, or refuses the connection."""
+
+    exit_code = EXIT_SERVER
+    kind = "server"
+
+
+class Refused(BrokeOff):
+    """A statement that the server refuses: a privilege is lacking, or another session has a lock."""
+
+    exit_code = EXIT_MACHINE
+    kind = "machine"
+
+
 class DiskFull(BrokeOff):
     """No space left: going on with the next arm would only fail again."""
 

@@ -22,7 +22,7 @@ from pgflash.doctor.facts.machine import Machine
 from pgflash.doctor.facts.server import gather
 from pgflash.doctor.facts.waits import Waits, take
 from pgflash.doctor.fix import Connection, Fixer, Undo, changes, default_state, refusal
-from pgflash.errors import EXIT_ADVICE, EXIT_OK, EXIT_PROBLEM, ArgumentError, MachineError
+from pgflash.errors import EXIT_ADVICE, EXIT_OK, EXIT_PROBLEM, ArgumentError, MachineError, Unreachable
 
 progress = Console(stderr=True, highlight=False)
 
@@ -37,7 +37,7 @@ class Session:
             try:
                 self.connection = safe.connect(conninfo, application_name="pgflash doctor", connect_timeout="10")
             except psycopg.Error as error:
-                raise MachineError(
+                raise Unreachable(
                     f"the server cannot be reached: {str(error).strip()}",
                     "without a connection string the doctor looks at the machine alone",
                 ) from error

@@ -9,7 +9,7 @@ import psycopg
 from psycopg import sql
 
 from pgflash import safe
-from pgflash.errors import BrokeOff, MachineError, PgflashError
+from pgflash.errors import BrokeOff, Refused, Unreachable
 from pgflash.pilot.target import Place
 
 # The columns of pg_stat_flashcache that are taken; one that a version does not have is left out.
@@ -30,7 +30,7 @@ def connect(dsn: str, **changed: str) -> Connection:
     try:
         return safe.connect(dsn, **settings)
     except psycopg.Error as error:
-        raise BrokeOff(f"the server cannot be reached: {str(error).strip()}") from error
+        raise Unreachable(f"the server cannot be reached: {str(error).strip()}") from error
 
 
 def connect_to(place: Place) -> Connection:
@@ -38,14 +38,14 @@ def connect_to(place: Place) -> Connection:
     return connect(place.conninfo(), **({"password": place.password} if place.password else {}))
 
 
-def _failed(error: psycopg.Error, statement: str = "") -> PgflashError:
+def _failed(error: psycopg.Error, statement: str = "") -> BrokeOff:
     if isinstance(error, psycopg.errors.LockNotAvailable):
-        return MachineError(
+        return Refused(
             "another session has locked what is to be looked at",
             "try again when it is done: pg_locks, with mode AccessExclusiveLock, shows which one it is",
         )
     if isinstance(error, psycopg.errors.InsufficientPrivilege):
-        return MachineError(str(error.diag.message_primary), "connect as the owner, or as a superuser")
+        return Refused(str(error.diag.message_primary), "connect as the owner, or as a superuser")
     text = f"SQL failed: {str(error).strip()}"
     return BrokeOff(f"{text}\n{statement}" if statement else text)
 

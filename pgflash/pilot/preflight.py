@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pgflash.errors import BrokeOff, MachineError
+from pgflash.errors import BrokeOff, MachineError, Unreachable
 from pgflash.lab import extension, storage
 from pgflash.lab.work import check_base
 from pgflash.pilot import db
@@ -20,6 +20,8 @@ def check(scenario: Scenario, driver: Driver, base: Path) -> list[str]:
     """Raises MachineError, or returns what the user should know."""
     try:
         return _check(scenario, driver, base)
+    except Unreachable:
+        raise
     except BrokeOff as error:  # from what is used while measuring, too: nothing is measured yet
         raise MachineError(error.message, error.hint) from error
 

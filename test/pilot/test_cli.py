@@ -132,7 +132,7 @@ def test_a_server_that_is_gone(tmp_path: Path) -> None:
     text = '[load]\nkind = "script"\nscript = "one.sql"\nwrites = false\n[server]\ndsn = "host=127.0.0.1 port=1 dbname=x"\n[[arm]]\nname = "as-it-is"\n'
     for option in ([], ["--check"]):
         done = pgflash("pilot", "run", write(tmp_path, text), *option, cwd=tmp_path)
-        assert done.returncode == 3
+        assert done.returncode == 7
         assert "the server cannot be reached" in done.stderr
     assert not (tmp_path / "pgflash-studies").exists(), "nothing was started"
 

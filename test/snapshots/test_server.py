@@ -221,7 +221,7 @@ def test_without_the_extension_or_with_an_old_one(empty_database: Database) -> N
     empty_database.sql("ALTER EXTENSION pg_flashcache UPDATE")
     assert empty_database.pgflash("snapshot").stdout == "snapshot 1\n"
     status, message, _ = refused(empty_database, "snapshot", dsn="host=/nowhere")
-    assert status == 4 and message.startswith("the server cannot be reached")
+    assert status == 7 and message.startswith("the server cannot be reached")
 
 
 def test_privileges(database: Database) -> None:
