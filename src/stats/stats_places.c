@@ -5,7 +5,8 @@
  *
  * Who looks without the lock may follow a place that is being moved into
  * another chain: it then finds nothing, or gives up after MAX_STEPS.  A key is
- * complete before a link leads to it.
+ * complete before a link leads to it.  `moves` is odd during such a move, and
+ * changes with it.
  *
  * Copyright (c) 2026, the pg_flashcache developers
  *
@@ -81,6 +82,7 @@ fc_places_init(FcPlaces *table, uint32 nplaces)
 	table->hand = 0;
 	table->free = 0;
 	pg_atomic_init_u32(&table->nfree, 0);
+	pg_atomic_init_u32(&table->moves, 0);
 	pg_atomic_init_u64(&table->given_up, 0);
 	chains = (pg_atomic_uint32 *) ((char *) table + places_size(nplaces));
 	for (uint32 i = 0; i < table->nchains; i++)
@@ -117,10 +119,17 @@ walk(FcPlaces *table, const FcKey *key, uint32 steps)
 FcPlace *
 fc_places_find(FcPlaces *table, const FcKey *key, bool sure)
 {
-	FcPlace    *place = walk(table, key, MAX_STEPS);
+	uint32		moves = pg_atomic_read_u32(&table->moves);
+	FcPlace    *place;
 
+	pg_read_barrier();
+	place = walk(table, key, sure ? table->nplaces : MAX_STEPS);
 	if (place != NULL || !sure)
 		return place;
+	/* no chain has changed but at its beginning: it has none */
+	pg_read_barrier();
+	if (moves % 2 == 0 && pg_atomic_read_u32(&table->moves) == moves)
+		return NULL;
 	SpinLockAcquire(&table->lock);
 	place = walk(table, key, table->nplaces);
 	SpinLockRelease(&table->lock);
@@ -164,11 +173,13 @@ give_up(FcPlaces *table, FcPlace *place, FcPlace *heir)
 	FcPlaceLink number = (FcPlaceLink) (place - table->place) + 1;
 	pg_atomic_uint32 *link = chain_of(table, &key);
 
+	pg_atomic_fetch_add_u32(&table->moves, 1);
 	place->key = no_key;
 	pg_memory_barrier();		/* pairs with that of fc_places_pin() */
 	if (pg_atomic_read_u32(&place->pins) != 0)
 	{
 		place->key = key;
+		pg_atomic_fetch_add_u32(&table->moves, 1);
 		return false;
 	}
 	while (pg_atomic_read_u32(link) != number)
@@ -182,6 +193,7 @@ give_up(FcPlaces *table, FcPlace *place, FcPlace *heir)
 			pg_atomic_fetch_add_u64(&heir->counter[c], n);
 	}
 	add_free(table, place);
+	pg_atomic_fetch_add_u32(&table->moves, 1);
 	return true;
 }
 

@@ -43,7 +43,10 @@ typedef struct FcPlace
 	pg_atomic_uint32 pins;
 	pg_atomic_uint64 counter[FC_PLACE_COUNTERS];
 	pg_atomic_uint64 usage;		/* by which places are given up; see there */
+	uint64		unused[3];		/* no two places share a cache line */
 } FcPlace;
+
+StaticAssertDecl(sizeof(FcPlace) == PG_CACHE_LINE_SIZE, "a place is a cache line");
 
 /* A place's number plus 1, or 0. */
 typedef uint32 FcPlaceLink;
@@ -56,8 +59,9 @@ typedef struct FcPlaces
 	uint32		hand;			/* fc_places_make_room() */
 	FcPlaceLink free;
 	pg_atomic_uint32 nfree;
+	pg_atomic_uint32 moves;		/* odd while a place is taken out of its chain */
 	pg_atomic_uint64 given_up;
-	FcPlace		place[FLEXIBLE_ARRAY_MEMBER];
+	FcPlace		place[FLEXIBLE_ARRAY_MEMBER] pg_attribute_aligned(PG_CACHE_LINE_SIZE);
 	/* then the chains: pg_atomic_uint32[nchains] */
 } FcPlaces;
 
@@ -70,7 +74,10 @@ fc_key_equal(const FcKey *x, const FcKey *y)
 extern Size fc_places_size(uint32 nplaces);
 extern void fc_places_init(FcPlaces *table, uint32 nplaces);
 
-/* NULL if it has none.  Takes no lock unless `sure`; without it, a place may be overlooked at the moment when others come or go. */
+/*
+ * NULL if it has none.  Takes no lock; but where others go at that moment, a
+ * place may be overlooked unless it is to be `sure`, which takes the lock then.
+ */
 extern FcPlace *fc_places_find(FcPlaces *table, const FcKey *key, bool sure);
 
 /* Finds it, or makes one, with counters of 0; NULL if all places are taken. */
