@@ -75,11 +75,17 @@ fc_bufscan_in_pool(const char *page)
 	return page >= BufferBlocks && page < BufferBlocks + (Size) NBuffers * BLCKSZ;
 }
 
+uint32
+fc_bufscan_frame(const char *page)
+{
+	Assert(fc_bufscan_in_pool(page));
+	return (uint32) ((page - BufferBlocks) / BLCKSZ);
+}
+
 bool
 fc_bufscan_permanent(const char *page)
 {
-	Assert(fc_bufscan_in_pool(page));
-	return (READ_STATE(GetBufferDescriptor((page - BufferBlocks) / BLCKSZ)) & BM_PERMANENT) != 0;
+	return (READ_STATE(GetBufferDescriptor(fc_bufscan_frame(page))) & BM_PERMANENT) != 0;
 }
 
 /* Of a frame that is no warmer than that. */
@@ -190,8 +196,8 @@ fc_bufscan_copy_if_clean(uint32 frame, const FcTag *tag, char *copy)
  * and I/O flags: nobody who holds a mapping lock waits for either, so taking
  * one here cannot deadlock.
  */
-static int
-frame_of(const FcTag *tag)
+int
+fc_bufscan_frame_of(const FcTag *tag)
 {
 	BufferTag	btag;
 	uint32		hash;
@@ -222,13 +228,13 @@ frame_of(const FcTag *tag)
 bool
 fc_bufscan_holds(const FcTag *tag)
 {
-	return frame_of(tag) >= 0;
+	return fc_bufscan_frame_of(tag) >= 0;
 }
 
 bool
 fc_bufscan_dirty(const FcTag *tag)
 {
-	int			id = frame_of(tag);
+	int			id = fc_bufscan_frame_of(tag);
 
 	/* the frame may have another page by now: a hint */
 	return id >= 0 && (READ_STATE(GetBufferDescriptor(id)) & BM_DIRTY) != 0;
@@ -241,7 +247,7 @@ fc_bufscan_being_evicted(const FcTag *tag)
 	 * the caller is in FlushBuffer(): with its I/O flag the frame keeps its
 	 * tag
 	 */
-	int			id = frame_of(tag);
+	int			id = fc_bufscan_frame_of(tag);
 	BufState	state;
 
 	if (id < 0)

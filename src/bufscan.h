@@ -43,6 +43,12 @@ extern uint32 fc_bufscan_frames(void);
 /* Does the address lie in the buffer pool? */
 extern bool fc_bufscan_in_pool(const char *page);
 
+/* Number of the frame at that address of the pool. */
+extern uint32 fc_bufscan_frame(const char *page);
+
+/* Number of the frame that has this page, or -1.  The next moment it may have another one. */
+extern int	fc_bufscan_frame_of(const FcTag *tag);
+
 /* Is the page at that address of the pool, which this process reads in, of a permanent relation? */
 extern bool fc_bufscan_permanent(const char *page);
 

@@ -13,6 +13,7 @@
 
 #include "advice/advice.h"
 #include "advice/miniature.h"
+#include "bufscan.h"
 #include "common/hashfn.h"
 #include "compat.h"
 #include "miscadmin.h"
@@ -57,14 +58,16 @@ struct FcAdvice
 	double		rate;
 	FcMiniature flash[FC_ADVICE_SIZES];
 	FcQueue		buffers[FC_ADVICE_SIZES];
-	FcQueue		pool;
+	FcFrames	pool;
+	pg_atomic_uint32 *occupied; /* a bit for each frame of which `pool` knows
+								 * a page; without the lock */
 	Period		period[PERIODS];
 	volatile int now;			/* the current period */
 };
 
 FcAdvice   *fc_advice = NULL;
 
-/* Which buffers this process has read into: each at the place of its number, modulo. */
+/* Which frames this process has read into: each at the place of its number, modulo. */
 static struct
 {
 	uint32		buffer;			/* its number from 1; 0 = none */
@@ -90,6 +93,19 @@ slots_for(double pages)
 	return (uint32) Max(1.0, rint(pages * sample_rate()));
 }
 
+/* Twice the pages of the sample that shared_buffers has on average is more than there ever are. */
+static uint32
+frames_known(void)
+{
+	return (uint32) Min((uint64) NBuffers, 2 * (uint64) slots_for(NBuffers) + 64);
+}
+
+static Size
+words_occupied(void)
+{
+	return ((Size) NBuffers + 31) / 32;
+}
+
 FcPart
 fc_advice_part(void)
 {
@@ -102,7 +118,8 @@ fc_advice_part(void)
 		size = add_size(size, fc_miniature_size(slots));
 		size = add_size(size, fc_queue_size(slots));
 	}
-	size = add_size(size, fc_queue_size(slots_for(NBuffers)));
+	size = add_size(size, fc_frames_size(frames_known()));
+	size = add_size(size, mul_size(words_occupied(), sizeof(pg_atomic_uint32)));
 	return fc_part("pg_flashcache advice", size);
 }
 
@@ -128,7 +145,10 @@ fc_advice_shmem_init(int tranche)
 		fc_queue_init(&fc_advice->buffers[i], slots, memory);
 		memory += fc_queue_size(slots);
 	}
-	fc_queue_init(&fc_advice->pool, slots_for(NBuffers), memory);
+	fc_frames_init(&fc_advice->pool, frames_known(), memory);
+	fc_advice->occupied = (pg_atomic_uint32 *) (memory + fc_frames_size(frames_known()));
+	for (Size i = 0; i < words_occupied(); i++)
+		pg_atomic_init_u32(&fc_advice->occupied[i], 0);
 	for (int i = 0; i < PERIODS; i++)
 	{
 		pg_atomic_init_u64(&fc_advice->period[i].disk_ns, 0);
@@ -209,26 +229,40 @@ note_eviction(Period *period, uint64 evicted)
 	}
 }
 
-/* The page is in the pool now; another one leaves it. */
-static void
-put_into_pool(Period *period, uint64 key)
+static bool
+is_occupied(uint32 frame)
 {
-	uint64		evicted = fc_queue_put(&fc_advice->pool, key);
+	return (pg_atomic_read_u32(&fc_advice->occupied[frame / 32]) & (UINT32_C(1) << frame % 32)) != 0;
+}
 
-	if (evicted != 0)
+/*
+ * The page is in that frame now (key 0: it is not of the sample).  What was
+ * there has been evicted, and is offered unless a ring of buffers has reused
+ * its frame.  The lock is held.
+ */
+static void
+put_into_frame(Period *period, uint32 frame, uint64 key, bool ring)
+{
+	uint64		evicted = fc_frames_put(&fc_advice->pool, frame, key);
+	pg_atomic_uint32 *word = &fc_advice->occupied[frame / 32];
+	uint32		bit = UINT32_C(1) << frame % 32;
+
+	if (key != 0)
+		pg_atomic_fetch_or_u32(word, bit);
+	else
+		pg_atomic_fetch_and_u32(word, ~bit);
+	if (evicted != 0 && !ring)
 		note_eviction(period, evicted);
 }
 
 static void
-note_read(uint64 key, bool ring)
+note_read(Period *period, uint64 key, bool ring)
 {
-	Period	   *period = current_period();
-
 	/*
-	 * it is not in the pool, or nobody would read it: it has left it before
-	 * its turn
+	 * it is in no frame, or nobody would read it: what has come to its frame
+	 * since was not read from disk, and has not been written yet
 	 */
-	if (fc_queue_take(&fc_advice->pool, key))
+	if (fc_frames_take(&fc_advice->pool, key))
 		note_eviction(period, key);
 	period->reads++;
 	for (int i = 0; i < FC_ADVICE_SIZES; i++)
@@ -239,15 +273,13 @@ note_read(uint64 key, bool ring)
 		if (ring ? fc_queue_has(&fc_advice->buffers[i], key) : fc_queue_take(&fc_advice->buffers[i], key))
 			period->buffer_hits[i]++;
 	}
-	if (!ring)
-		put_into_pool(period, key);
 }
 
-/* Has this process read into the buffer a short while ago?  A pool of other buffers would have had its turn before. */
+/* Has this process read into the frame a short while ago?  A pool of other frames would have had its turn before. */
 static bool
-is_of_ring(const void *page)
+is_of_ring(uint32 frame)
 {
-	uint32		buffer = (uint32) (((const char *) page - (const char *) BufferBlocks) / BLCKSZ) + 1;
+	uint32		buffer = frame + 1;
 	int			i = buffer % lengthof(recent);
 	bool		again = recent[i].buffer == buffer && buffers_read - recent[i].at <= (uint32) Min(MAX_RING, NBuffers / 8);
 
@@ -263,12 +295,15 @@ fc_advice_read_slow(const FcTag *tag, int n, void *const *pages)
 
 	for (int i = 0; i < n; i++, t.blk++)
 	{
-		bool		ring = is_of_ring(pages[i]);
+		uint32		frame = fc_bufscan_frame(pages[i]);
+		bool		ring = is_of_ring(frame);
 		uint64		key = key_of(&t);
 
-		if (key == 0 || !lock())
+		if ((key == 0 && !is_occupied(frame)) || !lock())
 			continue;
-		note_read(key, ring);
+		if (key != 0)
+			note_read(current_period(), key, ring);
+		put_into_frame(current_period(), frame, key, ring);
 		LWLockRelease(&fc_advice->lock);
 	}
 }
@@ -281,13 +316,15 @@ fc_advice_written_slow(const FcTag *tag, int n)
 	for (int i = 0; i < n; i++, t.blk++)
 	{
 		uint64		key = key_of(&t);
+		int			frame = fc_bufscan_frame_of(&t);
 
-		if (key == 0 || !lock())
+		if ((key == 0 && (frame < 0 || !is_occupied(frame))) || !lock())
 			continue;
-		for (int k = 0; k < FC_ADVICE_SIZES; k++)
-			fc_miniature_forget(&fc_advice->flash[k], key);
-		if (!fc_queue_has(&fc_advice->pool, key))
-			put_into_pool(current_period(), key);
+		if (key != 0)
+			for (int k = 0; k < FC_ADVICE_SIZES; k++)
+				fc_miniature_forget(&fc_advice->flash[k], key);
+		if (frame >= 0)
+			put_into_frame(current_period(), frame, key, false);
 		LWLockRelease(&fc_advice->lock);
 	}
 }

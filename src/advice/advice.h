@@ -12,14 +12,15 @@
  *
  * What is not seen is estimated:
  *
- *	evictions	A page that is read is not in the pool, and will be.  It is taken
- *			to leave it when as many other pages have come as shared_buffers
- *			has room for: a queue; or, at the latest, when it is read again.
- *			A page that is written was there as well.
+ *	evictions	A page that comes to a frame of the buffer pool, because it is read,
+ *			has evicted the one that was there.  One that was not read (of a
+ *			relation that was extended) is seen in its frame when it is
+ *			written, or when what it has evicted is read again.
  *	scans	Pages that the server reads into a ring of buffers (of a large
  *			table, of VACUUM) leave the pool unseen by the cache.  A process
- *			that reads into a buffer again that it has read into just before
- *			has such a ring.  They may be hits, and are not offered.
+ *			that reads into a frame again that it has read into just before
+ *			has such a ring.  They may be hits, and what leaves a frame this
+ *			way is not offered.
  *
  * Left out: the write limit, and that pages are forgotten with their relation
  * or database; nobody asks for those again.

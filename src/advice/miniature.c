@@ -196,7 +196,7 @@ fc_miniature_forget(FcMiniature *mini, uint64_t key)
 	(void) fc_policy_remember(ghosts_of(mini, key), fingerprint_of(key));
 }
 
-/* ---- the buffer pool ---- */
+/* ---- a larger buffer pool ---- */
 
 size_t
 fc_queue_size(uint32_t slots)
@@ -273,4 +273,80 @@ bool
 fc_queue_has(const FcQueue *queue, uint64_t key)
 {
 	return find(&queue->keys, key) != NONE;
+}
+
+/* ---- the buffer pool ---- */
+
+size_t
+fc_frames_size(uint32_t slots)
+{
+	size_t		keys = (keys_size(slots) + 7) / 8 * 8;
+
+	return (2 * keys + slots * sizeof(uint32_t) + 7) / 8 * 8;
+}
+
+void
+fc_frames_init(FcFrames *frames, uint32_t slots, void *memory)
+{
+	size_t		keys = (keys_size(slots) + 7) / 8 * 8;
+
+	assert(slots > 0);
+	(void) keys_init(&frames->by_frame, slots, memory);
+	(void) keys_init(&frames->by_page, slots, (char *) memory + keys);
+	frames->next_free = (uint32_t *) ((char *) memory + 2 * keys);
+	frames->used = 0;
+	frames->free = 0;
+	frames->fresh = 0;
+}
+
+static void
+empty_frame(FcFrames *frames, uint32_t slot)
+{
+	discard(&frames->by_frame, slot);
+	discard(&frames->by_page, slot);
+	frames->next_free[slot] = frames->free;
+	frames->free = slot + 1;
+	frames->used--;
+}
+
+bool
+fc_frames_take(FcFrames *frames, uint64_t key)
+{
+	uint32_t	slot = find(&frames->by_page, key);
+
+	if (slot == NONE)
+		return false;
+	empty_frame(frames, slot);
+	return true;
+}
+
+uint64_t
+fc_frames_put(FcFrames *frames, uint32_t frame, uint64_t key)
+{
+	uint32_t	slot = find(&frames->by_frame, (uint64_t) frame + 1);
+	uint64_t	before = 0;
+
+	if (slot != NONE)
+	{
+		before = frames->by_page.key[slot];
+		if (before == key)
+			return 0;
+		empty_frame(frames, slot);
+	}
+	if (key == 0)
+		return before;
+	(void) fc_frames_take(frames, key);
+	if (frames->used == frames->by_frame.slots)
+		return before;
+	if (frames->free != 0)
+	{
+		slot = frames->free - 1;
+		frames->free = frames->next_free[slot];
+	}
+	else
+		slot = frames->fresh++;
+	insert(&frames->by_frame, slot, (uint64_t) frame + 1);
+	insert(&frames->by_page, slot, key);
+	frames->used++;
+	return before;
 }

@@ -9,11 +9,13 @@
  * (Waldspurger, Saemundsson, Ahmad, Park: Cache Modeling and Optimization
  * using Miniature Simulations, USENIX ATC 2017.)
  *
- * Two kinds.  A *miniature* is the flash cache: admission and replacement are
- * policy.c's, as in the directory: a ghost of half the slots, a hand, a
+ * Three kinds.  A *miniature* is the flash cache: admission and replacement
+ * are policy.c's, as in the directory: a ghost of half the slots, a hand, a
  * reference count of two bits.  A *queue* holds the keys that were put in
- * last; as a cache in which a hit takes the key out, behind another one that
- * puts in what it pushes out, it is what a larger buffer pool would have.
+ * last; as a cache in which a hit takes the key out, and into which goes what
+ * the buffer pool evicts, it is what a larger buffer pool would have.
+ * *Frames* are the buffer pool itself: which page of the sample is in which
+ * frame, so that a page that comes to a frame tells which one has left it.
  *
  * Nothing here allocates, locks, waits or reads a clock.  Keys are hashes of
  * 64 bits, which are evenly distributed; 0 is none.  Whoever owns the memory
@@ -62,6 +64,16 @@ typedef struct FcQueue
 	uint32_t   *newer;
 } FcQueue;
 
+typedef struct FcFrames
+{
+	FcKeys		by_frame;		/* number of a frame, plus 1 */
+	FcKeys		by_page;		/* the same slots, by page */
+	uint32_t	used;
+	uint32_t	free;			/* slots from 1, chained by `next_free` */
+	uint32_t	fresh;			/* slots never used begin here */
+	uint32_t   *next_free;
+} FcFrames;
+
 /* At least one slot.  Memory of that size, aligned to 8 bytes, all zero. */
 extern size_t fc_miniature_size(uint32_t slots);
 extern void fc_miniature_init(FcMiniature *mini, uint32_t slots, void *memory);
@@ -83,5 +95,18 @@ extern uint64_t fc_queue_put(FcQueue *queue, uint64_t key);
 /* Takes a key out; was it there? */
 extern bool fc_queue_take(FcQueue *queue, uint64_t key);
 extern bool fc_queue_has(const FcQueue *queue, uint64_t key);
+
+/* Slots are the pages that there can be; of others nothing is known. */
+extern size_t fc_frames_size(uint32_t slots);
+extern void fc_frames_init(FcFrames *frames, uint32_t slots, void *memory);
+
+/*
+ * The page is in the frame now, and in no other one; 0 is one that is not of
+ * the sample.  Returns the page that was there before, or 0.
+ */
+extern uint64_t fc_frames_put(FcFrames *frames, uint32_t frame, uint64_t key);
+
+/* The page is in no frame any more; was it in one? */
+extern bool fc_frames_take(FcFrames *frames, uint64_t key);
 
 #endif							/* FC_MINIATURE_H */

@@ -138,6 +138,87 @@ queue_model(void)
 	check(wrong == 0, "a queue does what an array does, 100,000 times");
 }
 
+static FcFrames
+pool(uint32_t slots)
+{
+	FcFrames	f;
+
+	fc_frames_init(&f, slots, calloc(1, fc_frames_size(slots)));
+	return f;
+}
+
+static void
+frames(void)
+{
+	FcFrames	f = pool(3);
+
+	check(fc_frames_put(&f, 7, key(1)) == 0, "a frame of which nothing is known has evicted nothing");
+	check(fc_frames_put(&f, 7, key(1)) == 0, "a page that is there already has evicted nothing");
+	check(fc_frames_put(&f, 7, key(2)) == key(1), "another one has evicted it");
+	check(fc_frames_put(&f, 7, 0) == key(2) && f.used == 0, "so has one that is not of the sample");
+	check(fc_frames_put(&f, 7, 0) == 0, "once");
+	check(fc_frames_put(&f, 0, key(1)) == 0 && fc_frames_put(&f, 1, key(1)) == 0 && f.used == 1,
+		  "a page is in one frame");
+	check(fc_frames_put(&f, 0, key(3)) == 0 && fc_frames_put(&f, 1, key(2)) == key(1), "the last one");
+	check(fc_frames_take(&f, key(3)) && !fc_frames_take(&f, key(3)), "a page leaves once");
+	check(fc_frames_put(&f, 0, key(4)) == 0, "and is not evicted any more");
+	check(fc_frames_put(&f, 2, key(5)) == 0 && f.used == 3, "three pages have room");
+	check(fc_frames_put(&f, 3, key(6)) == 0 && !fc_frames_take(&f, key(6)), "of a fourth nothing is known");
+	check(fc_frames_put(&f, 2, key(6)) == key(5) && fc_frames_take(&f, key(6)), "but where it takes another one's place");
+}
+
+/* Frames against an array of them. */
+static void
+frames_model(void)
+{
+	enum
+	{
+		SLOTS = 20,
+		FRAMES = 31
+	};
+	FcFrames	f = pool(SLOTS);
+	uint64_t	model[FRAMES] = {0};
+	int			wrong = 0;
+
+	for (int step = 0; step < 100000; step++)
+	{
+		uint64_t	k = dice() % 3 == 0 ? 0 : key(dice() % 60);
+		uint32_t	frame = dice() % FRAMES;
+		uint64_t	before = 0;
+		uint32_t	used = 0;
+
+		if (dice() % 8 == 0)
+			frame = FRAMES;		/* taken out */
+		for (int i = 0; i < FRAMES; i++)
+		{
+			if ((uint32_t) i == frame && model[i] != k)
+			{
+				before = model[i];
+				model[i] = 0;
+			}
+			if (k != 0 && model[i] == k && (uint32_t) i != frame)
+			{
+				model[i] = 0;
+				wrong += frame == FRAMES && !fc_frames_take(&f, k);
+			}
+			used += model[i] != 0;
+		}
+		if (frame < FRAMES)
+		{
+			if (k != 0 && model[frame] == 0 && used < SLOTS)
+			{
+				model[frame] = k;
+				used++;
+			}
+			wrong += fc_frames_put(&f, frame, k) != before;
+		}
+		else
+			wrong += fc_frames_take(&f, k);
+		wrong += f.used != used;
+	}
+	check(wrong == 0, "frames do what an array does, 100,000 times");
+}
+
 /* Whatever is done: as many keys as are used, each found. */
 static void
 consistent(void)
@@ -222,6 +303,8 @@ main(void)
 	flash();
 	order();
 	queue_model();
+	frames();
+	frames_model();
 	consistent();
 	small();
 	return done();
