@@ -6,6 +6,10 @@
  * Without the option nothing happens but a look at one variable when a
  * statement starts, and at the tag of a utility command.
  *
+ * From 19 on auto_explain takes the option as well, and asks for it when a
+ * statement has ended.  So statements are measured while its settings name
+ * the option; whether they ever did is known from the check of its value.
+ *
  * With it, the function that returns a plan node's next tuple is replaced by
  * execute_node(), which adds what this process has read meanwhile to the
  * node.  A node's numbers contain those of its children, as with BUFFERS.
@@ -33,6 +37,7 @@
 
 #if PG_VERSION_NUM >= 180000
 
+#include "access/parallel.h"
 #include "commands/defrem.h"
 #include "commands/explain.h"
 #include "commands/explain_format.h"
@@ -42,6 +47,7 @@
 #include "lib/ilist.h"
 #include "nodes/nodeFuncs.h"
 #include "tcop/utility.h"
+#include "utils/guc.h"
 #include "utils/memutils.h"
 
 #define OPTION "flashcache"
@@ -88,6 +94,7 @@ static dlist_head plans = DLIST_STATIC_INIT(plans);
 
 static int	extension_id;
 static bool measuring = false;	/* in an EXPLAIN with the option */
+static bool ever_automatic = false; /* auto_explain has been given the option */
 
 static ProcessUtility_hook_type next_process_utility = NULL;
 static ExecutorStart_hook_type next_executor_start = NULL;
@@ -158,6 +165,21 @@ forget_plan(void *arg)
 	dlist_delete(&plan->link);
 }
 
+/* Auto_explain is to show what this statement reads. */
+static bool
+is_automatic(void)
+{
+	const char *options;
+	const char *duration;
+
+	if (likely(!ever_automatic) || IsParallelWorker())
+		return false;
+	options = GetConfigOption("auto_explain.log_extension_options", true, false);
+	duration = GetConfigOption("auto_explain.log_min_duration", true, false);
+	return options != NULL && strcasestr(options, OPTION) != NULL &&
+		duration != NULL && strcmp(duration, "-1") != 0;
+}
+
 static void
 fc_executor_start(QueryDesc *queryDesc, int eflags)
 {
@@ -167,7 +189,8 @@ fc_executor_start(QueryDesc *queryDesc, int eflags)
 	FcReads		begin;
 
 	/* functions called while the statement is planned are not instrumented */
-	if (likely(!measuring) || queryDesc->instrument_options == 0 || (eflags & EXEC_FLAG_EXPLAIN_ONLY))
+	if ((eflags & EXEC_FLAG_EXPLAIN_ONLY) != 0 ||
+		(!(measuring && queryDesc->instrument_options != 0) && !is_automatic()))
 	{
 		next(queryDesc, eflags);
 		return;
@@ -199,6 +222,15 @@ fc_option(ExplainState *es, DefElem *opt, ParseState *pstate)
 
 	SetExplainExtensionState(es, extension_id, defGetBoolean(opt) ? &on : NULL);
 }
+
+#if PG_VERSION_NUM >= 190000
+static bool
+check_option(const char *option_name, const char *option_value, NodeTag option_type)
+{
+	ever_automatic = true;
+	return GUCCheckBooleanExplainOption(option_name, option_value, option_type);
+}
+#endif
 
 static bool
 is_wanted(ExplainState *es)
@@ -327,7 +359,7 @@ fc_explain_init(void)
 {
 	extension_id = GetExplainExtensionId("pg_flashcache");
 #if PG_VERSION_NUM >= 190000
-	RegisterExtensionExplainOption(OPTION, fc_option, GUCCheckBooleanExplainOption);
+	RegisterExtensionExplainOption(OPTION, fc_option, check_option);
 #else
 	RegisterExtensionExplainOption(OPTION, fc_option);
 #endif

@@ -170,6 +170,30 @@ sub explain_error
 	return $err;
 }
 
+# auto_explain: 19 lets it take the option.
+SKIP:
+{
+	skip "PostgreSQL $major has no auto_explain.log_extension_options", 4 if $major < 19;
+	my $settings = join('', map { "SET auto_explain.$_;" } 'log_min_duration = 0', q{log_level = 'notice'}, 'log_timing = off');
+	my $logged = sub {
+		my ($options) = @_;
+		my $err;
+
+		fc_to_flash($node, 't');
+		$node->psql('postgres', "LOAD 'auto_explain'; $settings $options; SELECT count(v) FROM t", stderr => \$err);
+		return $err;
+	};
+	my $option = "SET auto_explain.log_extension_options = 'flashcache'";
+
+	like($logged->("$option; SET auto_explain.log_analyze = on"), qr/Seq Scan on t .*actual rows=40\.00.*\n\s+Flash Cache: hits=40 misses=0\n/,
+		'auto_explain shows what a node has read');
+	like($logged->($option), qr/Seq Scan on t .*\n\s+Flash Cache: hits=40 misses=0\n.*Execution:\n\s+Flash Cache: hits=\d+ misses=/s,
+		'and without log_analyze, with the sum');
+	like($logged->(''), qr/Seq Scan on t (?!.*Flash Cache)/s, 'not without the option');
+	my (undef, undef, $wrong) = $node->psql('postgres', "LOAD 'auto_explain'; SET auto_explain.log_extension_options = 'flashcache 7'");
+	like($wrong, qr/flashcache/, 'a wrong value is refused');
+}
+
 SKIP:
 {
 	if ($major < 18)
