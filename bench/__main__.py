@@ -38,6 +38,7 @@ FIGURES = {
     "capture": "clean evictions captured / evictions, at 10,000 a second",
     "writes": "flash page writes / buffer-pool misses, admission auto and all",
     "advice": "hit ratios that a server without a cache predicts, and those of caches: error in points",
+    "counting": "what counting by relation and by statement costs: counted / not counted",
     "memory": "shared memory per slot",
     "extents": "reads of the disk that warm a cold cache, by extents / page by page                 (lab disk)",
     "restart": "hit ratio and speed of the first 10 s, after / before a restart and a crash, with persistence   (lab disk)",
@@ -54,8 +55,8 @@ def arguments() -> argparse.ArgumentParser:
     add("--server", type=int, choices=range(15, 20), default=15, metavar="MAJOR", help="15 (the default), 16 (where it is installed), 17, 18 or"
         " 19; where this machine does not have it, it comes from a later Debian suite, unpacked into build/servers/MAJOR-bench, and runs"
         " there (as root)")  # fmt: skip
-    add("--reps", type=number, metavar="N", help="repetitions of every arm; medians are printed (default: 3; hits, resident, misses, flashscan"
-        " and async 5)")  # fmt: skip
+    add("--reps", type=number, metavar="N", help="repetitions of every arm; medians are printed (default: 3; hits, resident, misses, flashscan,"
+        " async and counting 5)")  # fmt: skip
     add("--seconds", type=number, metavar="N", help="length of one measurement (each figure has its default)")
     add("--scale", type=number, metavar="N", help="size of the pgbench database, where there is one (for trying the harness)")
     add("--set", type=_setting, action="append", default=[], metavar="NAME=VALUE", help="a setting of every server; may be repeated")
