@@ -134,6 +134,9 @@ set_relation(Oid function, Oid relid, bool tree_only, const char *policy)
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 form->relisshared ? errmsg("\"%s\" is shared by all databases, and cannot have a policy", NameStr(form->relname)) :
 				 errmsg("\"%s\" is temporary, and never cached", NameStr(form->relname))));
+	if (form->relpersistence == RELPERSISTENCE_UNLOGGED && strcmp(policy, "default") != 0)
+		ereport(NOTICE,
+				(errmsg("\"%s\" is unlogged, and never cached: its policy is in force once it is set to LOGGED", NameStr(form->relname))));
 	store(function, tree ? "partition tree" : "relation", get_namespace_name(form->relnamespace), NameStr(form->relname), policy);
 	ReleaseSysCache(tuple);
 }
