@@ -955,6 +955,33 @@ class Reader(Session):
         self.run("RESET ALL")
 
 
+class Steering(Session):
+    """Says what belongs on flash, brings it there, and looks at what all count."""
+
+    OPERATIONS = {"policy": 6, "prewarm": 4, "figures": 3}
+    ALLOWED = (DEADLOCK,)
+    ALLOWED_IN = {"prewarm": (NOT_NOW,)}  # the cache is off
+    pause_ms = 100
+    TABLES = ("shared", "filler", "books")
+
+    def op_policy(self, rng: random.Random) -> None:
+        what = rng.choice(
+            [*(f"'{name}'::regclass" for name in (*self.TABLES, "shared_pkey")), "'schema', 'public'", "'tablespace', 'pg_default'"]
+        )
+        policy = rng.choice(("keep", "none", "normal", "default", "default"))
+        self.run("BEGIN")
+        self.run(f"SELECT pg_flashcache_set_policy({what}, '{policy}')")
+        self.run("COMMIT" if rng.random() < 0.7 else "ROLLBACK")
+
+    def op_prewarm(self, rng: random.Random) -> None:
+        table, replace = rng.choice(self.TABLES), rng.choice(("true", "false"))
+        self.run(f"SELECT * FROM pg_flashcache_prewarm('{table}', indexes => true, replace => {replace})")
+
+    def op_figures(self, rng: random.Random) -> None:
+        for view in ("pg_stat_flashcache_relation", "pg_flashcache_relations", "pg_stat_flashcache_statements", "pg_flashcache_policies"):
+            self.run(f"SELECT count(*) FROM {view}")
+
+
 class StandbyReader(Reader):
     """The same on the standby, where recovery may end a session that is in its way.
 

@@ -114,6 +114,8 @@ BASE_CONF = (
     "hot_standby = on",
     "shared_preload_libraries = 'pg_flashcache'",
     *(pathlib.Path(__file__).parent.parent / "lib" / "cache.conf").read_text().splitlines(),
+    "pg_flashcache.max_policy_files = 1000",
+    "pg_flashcache.advice = on",
 )
 
 
@@ -164,6 +166,7 @@ class Torture:
             sessions.Others("others", self, logs, (4, SHARES)),
             sessions.Databases("databases", self, logs),
             sessions.Reader("reader", self, logs),
+            *([] if self.without_cache else [sessions.Steering("steering", self, logs)]),
             sessions.Control("control", self, logs),
         ]
 
