@@ -10,9 +10,11 @@
  * Nobody is to wait for this, and it waits for nobody: the few catalogs that
  * are read are locked only where that is possible at once, relations are not
  * locked at all, and what is locked deeper down ends the look after LOCK_MS.
- * Settings of the database or of the role do not count: those that matter are
- * set here.  What goes wrong may go wrong every few seconds: the view shows it,
- * not the log.
+ * While it lasts nobody can drop, move or copy the database, so it is ended
+ * after LOOK_MS at the latest.  Settings of the database or of the role do not
+ * count, which its owner has made: he could have it take a plan that never ends.
+ * What goes wrong may go wrong every few seconds: the view shows it, not the
+ * log; but for what happens while the database is entered.
  *
  * The table of rules is trusted only where it is the extension's and a
  * superuser's.
@@ -28,6 +30,7 @@
 #include "access/relation.h"
 #include "access/table.h"
 #include "access/xact.h"
+#include "access/xlog.h"
 #include "catalog/dependency.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_database.h"
@@ -58,9 +61,11 @@
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
+#include "utils/timeout.h"
 
 #define RULES_TABLE "pg_flashcache_policy_rules"
 #define LOCK_MS "1000"
+#define LOOK_MS 30000
 
 #define MOST_DATABASES 65536
 
@@ -146,17 +151,29 @@ fc_resolver_table(Oid schema)
 		getExtensionOfObject(RelationRelationId, table) == extension ? table : InvalidOid;
 }
 
-/* A table that a superuser owns: nothing of anybody else's is run when it is read. */
-static bool
-is_trusted(Relation rel)
+bool
+fc_resolver_trusts(Relation rel)
 {
 	return rel->rd_rel->relkind == RELKIND_RELATION && superuser_arg(rel->rd_rel->relowner);
+}
+
+bool
+fc_resolver_columns(Relation rel, AttrNumber *attnum)
+{
+	static const char *const columns[FC_RULE_COLUMNS] = {"kind", "schemaname", "objname", "policy"};
+	bool		good = true;
+
+	for (int i = 0; i < FC_RULE_COLUMNS && good; i++)
+	{
+		attnum[i] = get_attnum(RelationGetRelid(rel), columns[i]);
+		good = attnum[i] != InvalidAttrNumber && get_atttype(RelationGetRelid(rel), attnum[i]) == TEXTOID;
+	}
+	return good;
 }
 
 FcRules
 fc_resolver_rules(Oid table)
 {
-	static const char *const columns[FC_RULE_COLUMNS] = {"kind", "schemaname", "objname", "policy"};
 	FcRules		rules = {0};
 	ArrayBuildState *built[FC_RULE_COLUMNS] = {NULL};
 	AttrNumber	attnum[FC_RULE_COLUMNS];
@@ -165,14 +182,8 @@ fc_resolver_rules(Oid table)
 	HeapTuple	tuple;
 	Datum	   *values;
 	bool	   *nulls;
-	bool		good = rel != NULL && is_trusted(rel);
 
-	for (int i = 0; i < FC_RULE_COLUMNS && good; i++)
-	{
-		attnum[i] = get_attnum(table, columns[i]);
-		good = attnum[i] != InvalidAttrNumber && get_atttype(table, attnum[i]) == TEXTOID;
-	}
-	if (good)
+	if (rel != NULL && fc_resolver_trusts(rel) && fc_resolver_columns(rel, attnum))
 	{
 		scan = systable_beginscan(rel, InvalidOid, false, GetActiveSnapshot(), 0, NULL);
 		values = palloc(RelationGetNumberOfAttributes(rel) * sizeof(Datum));
@@ -296,7 +307,7 @@ find_rules(bool *locked)
 	rel = try_relation_open(table, NoLock);
 	if (rel == NULL)
 		return InvalidOid;
-	trusted = is_trusted(rel);
+	trusted = fc_resolver_trusts(rel);
 	relation_close(rel, NoLock);
 	return trusted ? table : InvalidOid;
 }
@@ -347,6 +358,27 @@ publish(Oid table)
 		file->rule = rule_of(value(i, 2));
 	}
 	fc_rules_publish(MyDatabaseId, files, n + nwide, rules.n);
+	SPI_finish();
+}
+
+/*
+ * Is there a prepared transaction of this database, so that COMMIT PREPARED
+ * may change something?  On a standby nobody says it; it is asked again once
+ * it is a primary.
+ */
+static void
+look_at_prepared(void)
+{
+	uint32		prepared = fc_rules_prepared(MyDatabaseId);
+	Oid			types[] = {OIDOID};
+	Datum		args[] = {ObjectIdGetDatum(MyDatabaseId)};
+
+	if (prepared == 0 || RecoveryInProgress())
+		return;
+	SPI_connect();
+	if (SPI_execute_with_args("SELECT FROM pg_catalog.pg_prepared_xact() p WHERE p.dbid OPERATOR(pg_catalog.=) $1",
+							  lengthof(types), types, args, NULL, true, 1) == SPI_OK_SELECT && SPI_processed == 0)
+		fc_rules_none_prepared(MyDatabaseId, prepared);
 	SPI_finish();
 }
 
@@ -423,6 +455,26 @@ own_settings(void)
 									 GUC_ACTION_SET, true, DEBUG1, false);
 }
 
+/* Whatever else the database's owner has set for it is as it is in a server that has just been made. */
+static void
+discard_settings(void)
+{
+	MemoryContext caller = CurrentMemoryContext;
+	static const char *const sql =
+		"SELECT s.name, s.boot_val FROM pg_catalog.pg_show_all_settings() s"
+		" WHERE s.source OPERATOR(pg_catalog.=) ANY (ARRAY['database', 'user', 'database user'])"
+		" AND s.context OPERATOR(pg_catalog.=) ANY (ARRAY['user', 'superuser'])";
+
+	SPI_connect();
+	if (SPI_execute(sql, true, 0) != SPI_OK_SELECT)
+		elog(ERROR, "the settings could not be read");
+	for (uint64 i = 0; i < SPI_processed; i++)
+		(void) set_config_option(value(i, 1), value(i, 2), PGC_SUSET, PGC_S_OVERRIDE,
+								 GUC_ACTION_SET, true, DEBUG1, false);
+	SPI_finish();
+	MemoryContextSwitchTo(caller);
+}
+
 /* A stop of the server does not wait for a look: its query is cancelled, which ends the worker without a FATAL. */
 static void
 on_sigterm(SIGNAL_ARGS)
@@ -455,10 +507,16 @@ fc_resolver_run(Oid db)
 	{
 		StartTransactionCommand();
 		PushActiveSnapshot(GetTransactionSnapshot());
+		enable_timeout_after(STATEMENT_TIMEOUT, LOOK_MS);
 		if (OidIsValid(db))
+		{
+			discard_settings();
+			look_at_prepared();
 			look_at_rules();
+		}
 		else
 			look_at_databases();
+		disable_timeout(STATEMENT_TIMEOUT, false);
 		PopActiveSnapshot();
 		CommitTransactionCommand();
 	}
@@ -466,6 +524,7 @@ fc_resolver_run(Oid db)
 	{
 		ErrorData  *error;
 
+		disable_timeout(STATEMENT_TIMEOUT, false);
 		MemoryContextSwitchTo(memory);
 		error = CopyErrorData();
 		FlushErrorState();
@@ -481,25 +540,36 @@ fc_resolver_run(Oid db)
 
 /* ---- whoever changes something ---- */
 
-/* Takes effect with the transaction; who comes to the end of it waits for nothing. */
+/*
+ * Takes effect with the transaction; who comes to the end of it waits for
+ * nothing.  Of one that is prepared it is noted before others can see it, and
+ * once more when they can: a look in between may have found none.
+ */
 static void
 at_end(XactEvent event, void *arg)
 {
 	uint32		notes = fc_rules_notes;
+	bool		prepares = event == XACT_EVENT_PRE_PREPARE || event == XACT_EVENT_PREPARE;
 
-	if (likely(notes == 0) || event == XACT_EVENT_PRE_COMMIT || event == XACT_EVENT_PRE_PREPARE ||
-		event == XACT_EVENT_PARALLEL_PRE_COMMIT)
+	if (likely(notes == 0) || event == XACT_EVENT_PRE_COMMIT || event == XACT_EVENT_PARALLEL_PRE_COMMIT)
 		return;
-	fc_rules_notes = 0;
-	if ((notes & FC_NOTE_RULES) == 0 && !fc_rules_has(MyDatabaseId))
+	if (event != XACT_EVENT_PRE_PREPARE)
+		fc_rules_notes = 0;
+	if (event != XACT_EVENT_COMMIT && !prepares)
+		return;
+	if ((notes & (FC_NOTE_RULES | FC_NOTE_PREPARED)) == 0 && !fc_rules_has(MyDatabaseId))
 		notes &= ~FC_NOTE_FILES;
-	if (event == XACT_EVENT_PREPARE && (notes & (FC_NOTE_RULES | FC_NOTE_FILES)) != 0)
-		fc_rules_set_prepared(MyDatabaseId);
-	if (event != XACT_EVENT_COMMIT || notes == 0)
+	if (prepares)
+	{
+		if ((notes & (FC_NOTE_RULES | FC_NOTE_FILES)) != 0)
+			fc_rules_set_prepared(MyDatabaseId);
+		return;
+	}
+	if (notes == 0)
 		return;
 	if (notes & FC_NOTE_DATABASES)
 		fc_rules_want_list();
-	if (notes & (FC_NOTE_RULES | FC_NOTE_FILES))
+	if (notes & (FC_NOTE_RULES | FC_NOTE_FILES | FC_NOTE_PREPARED))
 		fc_rules_want(MyDatabaseId, (notes & FC_NOTE_RULES) != 0);
 	fc_handoff_wake();
 }

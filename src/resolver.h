@@ -11,6 +11,7 @@
 #define FC_RESOLVER_H
 
 #include "rules/rules.h"
+#include "utils/relcache.h"
 
 /* In the postmaster: each transaction that changes something will say so. */
 extern void fc_resolver_init(void);
@@ -46,6 +47,12 @@ extern FcResolved *fc_resolver_resolve(const FcRules *rules, bool wide, uint32 *
 
 /* The extension's table of rules in that schema; InvalidOid if there is none. */
 extern Oid	fc_resolver_table(Oid schema);
+
+/* A table that a superuser owns: nothing of anybody else's is run when it is read or changed. */
+extern bool fc_resolver_trusts(Relation rel);
+
+/* The numbers of its columns; false if they are not those of the table of rules. */
+extern bool fc_resolver_columns(Relation rel, AttrNumber *attnum);
 
 /* What is in it, by the active snapshot; nothing if it is no longer a superuser's table.  Raises. */
 extern FcRules fc_resolver_rules(Oid table);

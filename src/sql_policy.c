@@ -4,8 +4,8 @@
  *	  Policies of objects, as SQL sees them: setting them, and what they mean.
  *
  * The rules are rows of a table, so that they are dumped, replicated and rolled
- * back as all data is.  Whatever changes it, a trigger notes the change for the
- * end of the transaction (resolver.c).
+ * back as all data is.  Whatever else changes it, a trigger notes the change for
+ * the end of the transaction (resolver.c).
  *
  * Copyright (c) 2026, the pg_flashcache developers
  *
@@ -13,7 +13,12 @@
  */
 #include "postgres.h"
 
+#include "access/genam.h"
 #include "access/htup_details.h"
+#include "access/relation.h"
+#include "access/table.h"
+#include "access/xact.h"
+#include "catalog/indexing.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_namespace.h"
@@ -25,7 +30,6 @@
 #include "commands/trigger.h"
 #include "compat.h"
 #include "directory/directory.h"
-#include "executor/spi.h"
 #include "miscadmin.h"
 #include "resolver.h"
 #include "rules/rules.h"
@@ -34,6 +38,9 @@
 #include "storage/lmgr.h"
 #include "tcop/utility.h"
 #include "stats/stats.h"
+#include "utils/fmgroids.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
 #include "utils/syscache.h"
 #include "utils/tuplestore.h"
 #include "utils/varlena.h"
@@ -69,45 +76,88 @@ check_policy(const char *policy)
 }
 
 static void
-store(Oid function, const char *kind, const char *schema, const char *name, const char *policy)
+warn_without_effect(void)
 {
-	Oid			namespace = get_func_namespace(function);
-	Oid			table;
-	bool		removes = strcmp(policy, "default") == 0;
-	Oid			types[] = {TEXTOID, TEXTOID, TEXTOID, TEXTOID};
-	Datum		values[] = {
-		CStringGetTextDatum(kind), CStringGetTextDatum(schema),
-		CStringGetTextDatum(name), CStringGetTextDatum(policy)
-	};
-	const char *sql = removes ?
-		"DELETE FROM %s WHERE kind OPERATOR(pg_catalog.=) $1 AND schemaname OPERATOR(pg_catalog.=) $2"
-		" AND objname OPERATOR(pg_catalog.=) $3" :
-		"INSERT INTO %s (kind, schemaname, objname, policy) VALUES ($1, $2, $3, $4)"
-		" ON CONFLICT (kind, schemaname, objname) DO UPDATE SET policy = EXCLUDED.policy";
-	int			done;
+	FcRulesInfo info;
 
-	/*
-	 * What the statement names must be the extension's table until it has
-	 * been executed: meanwhile no schema gets another name.
-	 */
-	PreventCommandIfReadOnly("pg_flashcache_set_policy()");
-	LockRelationOid(NamespaceRelationId, ShareLock);
-	table = fc_resolver_table(namespace);
-	if (!OidIsValid(table) || get_rel_relkind(table) != RELKIND_RELATION)
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_TABLE),
-				 errmsg("the table of rules is not there"),
-				 errhint("Run CREATE EXTENSION pg_flashcache, or ALTER EXTENSION pg_flashcache UPDATE.")));
-	SPI_connect();
-	done = SPI_execute_with_args(psprintf(sql, quote_qualified_identifier(get_namespace_name(namespace), get_rel_name(table))), removes ? 3 : 4, types, values, NULL, false, 0);
-	if (done != (removes ? SPI_OK_DELETE : SPI_OK_INSERT))
-		elog(ERROR, "the rule could not be stored");
-	SPI_finish();
-	UnlockRelationOid(NamespaceRelationId, ShareLock);
+	fc_rules_info(&info);
 	if (!fc_rules_there())
 		ereport(WARNING,
 				(errmsg("the policy is noted, but has no effect in this server"),
 				 errhint("Policies take a cache that is in use at the start, and a pg_flashcache.max_policy_files above 0.")));
+	else if (info.without_place > 0)
+		ereport(WARNING,
+				(errmsg("%u files have a policy that has no effect, since pg_flashcache.max_policy_files is %u", info.without_place, info.max_files),
+				 errhint("pg_stat_flashcache_policy_databases says in which databases. Raise the setting, and restart the server.")));
+}
+
+/*
+ * Stores a rule, or removes it.  The table is opened by its OID and changed
+ * without SQL: whoever owns its schema can't have another table take its name,
+ * and no lock but its own is held until the end of the transaction.
+ */
+static void
+store(Oid function, const char *kind, const char *schema, const char *name, const char *policy)
+{
+	Oid			table = fc_resolver_table(get_func_namespace(function));
+	const char *text[FC_RULE_COLUMNS] = {kind, schema, name, policy};
+	AttrNumber	attnum[FC_RULE_COLUMNS];
+	ScanKeyData key[FC_RULE_COLUMNS - 1];
+	Relation	rel;
+	Snapshot	snapshot;
+	SysScanDesc scan;
+	HeapTuple	old;
+	Datum	   *values;
+	bool	   *nulls;
+	bool	   *changes;
+	int			natts;
+
+	PreventCommandIfReadOnly("pg_flashcache_set_policy()");
+	/* others who change rules wait, those who read them don't */
+	rel = OidIsValid(table) ? try_relation_open(table, ShareRowExclusiveLock) : NULL;
+	if (rel == NULL || rel->rd_rel->relkind != RELKIND_RELATION || !fc_resolver_columns(rel, attnum))
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_TABLE),
+				 errmsg("the table of rules is not there"),
+				 errhint("Run CREATE EXTENSION pg_flashcache, or ALTER EXTENSION pg_flashcache UPDATE.")));
+	if (!fc_resolver_trusts(rel))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("the table of rules does not belong to a superuser"),
+				 errhint("Run ALTER TABLE %s OWNER TO a superuser.", RelationGetRelationName(rel))));
+	natts = RelationGetNumberOfAttributes(rel);
+	values = palloc0(natts * sizeof(Datum));
+	nulls = palloc(natts * sizeof(bool));
+	changes = palloc0(natts * sizeof(bool));
+	memset(nulls, true, natts * sizeof(bool));
+	for (int i = 0; i < FC_RULE_COLUMNS; i++)
+	{
+		values[attnum[i] - 1] = CStringGetTextDatum(text[i]);
+		nulls[attnum[i] - 1] = false;
+		if (i < lengthof(key))
+			ScanKeyInit(&key[i], attnum[i], BTEqualStrategyNumber, F_TEXTEQ, values[attnum[i] - 1]);
+	}
+	changes[attnum[FC_RULE_COLUMNS - 1] - 1] = true;
+
+	/* what has been committed before the lock was there */
+	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	scan = systable_beginscan(rel, InvalidOid, false, snapshot, lengthof(key), key);
+	old = systable_getnext(scan);
+	if (strcmp(policy, "default") == 0)
+	{
+		if (HeapTupleIsValid(old))
+			CatalogTupleDelete(rel, &old->t_self);
+	}
+	else if (HeapTupleIsValid(old))
+		CatalogTupleUpdate(rel, &old->t_self, heap_modify_tuple(old, RelationGetDescr(rel), values, nulls, changes));
+	else
+		CatalogTupleInsert(rel, heap_form_tuple(RelationGetDescr(rel), values, nulls));
+	systable_endscan(scan);
+	UnregisterSnapshot(snapshot);
+	table_close(rel, NoLock);
+	CommandCounterIncrement();
+	fc_rules_note(FC_NOTE_RULES);	/* no trigger has been fired */
+	warn_without_effect();
 }
 
 /* The rule about a relation; that of a partitioned one is about the tree. */
@@ -391,14 +441,15 @@ Datum
 fc_policy_databases(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	FcRulesDatabase *databases = palloc(FC_RULES_DATABASES * sizeof(FcRulesDatabase));
 	Row			row;
 
 	check_declared(fcinfo, RECORDOID, true, 0, NULL);
 	InitMaterializedSRF(fcinfo, 0);
+	fc_rules_databases(databases);
 	for (int i = 0; i < FC_RULES_DATABASES; i++)
 	{
-		FcRulesDatabase d = {0};
-		bool		used = fc_rules_database(i, &d);
+		FcRulesDatabase d = databases[i];
 
 		row.n = 0;
 		add_oid(&row, d.db);
@@ -411,7 +462,7 @@ fc_policy_databases(PG_FUNCTION_ARGS)
 		/* the first one tells whether the columns are right */
 		if (i == 0)
 			check_columns(fcinfo, &row, rsinfo->setDesc);
-		if (used)
+		if (OidIsValid(d.db))
 			tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, row.values, row.nulls);
 	}
 	return (Datum) 0;

@@ -47,6 +47,7 @@
 #include "commands/dbcommands.h"
 #include "commands/dbcommands_xlog.h"
 #include "failpoint.h"
+#include "handoff.h"
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
 #include "rules/rules.h"
@@ -106,12 +107,25 @@ drop_failed(int code, Datum arg)
 		after_change(dropping);
 }
 
-/* During ALTER DATABASE SET TABLESPACE: movedb() holds the database's lock, so its name is its own. */
+/*
+ * During ALTER DATABASE SET TABLESPACE: movedb() holds the database's lock, so
+ * its name is its own.  All its files have another tablespace then.
+ */
 static void
 move_commits(XactEvent event, void *name)
 {
+	static Oid	moved = InvalidOid;
+
 	if (event == XACT_EVENT_PRE_COMMIT)
-		after_change(get_database_oid(name, true));
+	{
+		moved = get_database_oid(name, true);
+		after_change(moved);
+	}
+	else if (event == XACT_EVENT_COMMIT)
+	{
+		fc_rules_want(moved, true);
+		fc_handoff_wake();
+	}
 }
 
 /* A call of the utility hook. */
@@ -190,8 +204,30 @@ note_policies(Node *statement)
 				fc_rules_note(FC_NOTE_FILES);
 			break;
 		case T_TransactionStmt:
-			if (((TransactionStmt *) statement)->kind == TRANS_STMT_COMMIT_PREPARED && fc_rules_prepared(MyDatabaseId))
-				fc_rules_note(FC_NOTE_RULES);
+			if (((TransactionStmt *) statement)->kind == TRANS_STMT_COMMIT_PREPARED && fc_rules_prepared(MyDatabaseId) != 0)
+				fc_rules_note(FC_NOTE_PREPARED);
+			break;
+		default:
+			break;
+	}
+}
+
+/* What has committed in between, and goes on: who made files said so at the first end of a transaction. */
+static void
+note_policies_again(Node *statement)
+{
+	switch (nodeTag(statement))
+	{
+		case T_AlterTableStmt:	/* DETACH PARTITION CONCURRENTLY */
+		case T_ReindexStmt:
+		case T_IndexStmt:
+		case T_VacuumStmt:
+#if PG_VERSION_NUM < 190000
+		case T_ClusterStmt:
+#else
+		case T_RepackStmt:
+#endif
+			fc_rules_note(FC_NOTE_FILES);
 			break;
 		default:
 			break;
@@ -216,6 +252,7 @@ fc_process_utility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTre
 	{
 		note_policies(statement);
 		call_next(&u);
+		note_policies_again(statement);
 	}
 }
 

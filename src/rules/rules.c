@@ -198,19 +198,41 @@ find_database(Oid db)
 	return NULL;
 }
 
+/* A look has found no rules, and nothing has changed since. */
+static bool
+has_none(const FcRulesDatabase *d)
+{
+	return d->rules == 0 && d->state == FC_RULES_KNOWN && d->looked_at >= d->tried_at && d->wanted == d->done;
+}
+
+/* A free place, or that of the database that was found longest ago to have no rules; NULL if there is none. */
+static FcRulesDatabase *
+find_place(void)
+{
+	FcRulesDatabase *place = find_database(InvalidOid);
+
+	for (int i = 0; place == NULL && i < FC_RULES_DATABASES; i++)
+		if (has_none(&shared->database[i]))
+			place = &shared->database[i];
+	for (int i = 0; place != NULL && OidIsValid(place->db) && i < FC_RULES_DATABASES; i++)
+		if (has_none(&shared->database[i]) && shared->database[i].looked_at < place->looked_at)
+			place = &shared->database[i];
+	return place;
+}
+
 /* The same, made if it is not there; NULL if there is no place. */
 static FcRulesDatabase *
 need_database(Oid db)
 {
 	FcRulesDatabase *database = find_database(db);
 
-	if (database == NULL && (database = find_database(InvalidOid)) != NULL)
+	if (database == NULL && (database = find_place()) != NULL)
 	{
 		memset(database, 0, sizeof(*database));
 		database->db = db;
 		database->wanted = 1;
 		/* one from before a restart may be committed without a word */
-		database->prepared = true;
+		database->prepared = 1;
 	}
 	return database;
 }
@@ -235,15 +257,87 @@ replace(Oid db, const FcRuleFile *files, uint32 n)
 	return fit;
 }
 
+/* Places that each database with rules may have, whatever others want; `db` is one of them. */
+static uint32
+share_of(Oid db)
+{
+	uint32		n = 0;
+
+	for (int i = 0; i < FC_RULES_DATABASES; i++)
+		n += OidIsValid(shared->database[i].db) && (shared->database[i].rules > 0 || shared->database[i].db == db);
+	return shared->max_files / Max(n, 1);
+}
+
 /* So many of a database's files can be published. */
 static uint32
 room_for(Oid db)
 {
+	uint32		share = share_of(db);
 	uint32		others = 0;
 
-	for (uint32 i = 0; i < shared->nfiles; i++)
-		others += shared->file[i].rel.db != db;
+	for (int i = 0; i < FC_RULES_DATABASES; i++)
+		if (OidIsValid(shared->database[i].db) && shared->database[i].db != db)
+			others += Min(shared->database[i].files, share);
 	return shared->max_files - others;
+}
+
+/* Takes so many of a database's files out: those that are kept, then others. */
+static void
+take_from(FcRulesDatabase *database, uint32 n)
+{
+	FcRel		first = {0, database->db, 0};
+	FcRel		behind = {PG_UINT32_MAX, database->db, PG_UINT32_MAX};
+
+	for (int turn = 0; turn < 2 && n > 0; turn++)
+	{
+		uint32		from = lower_bound(shared->file, shared->nfiles, first);
+		uint32		to = lower_bound(shared->file, shared->nfiles, behind);
+		uint32		at = from;
+
+		for (uint32 i = from; i < to; i++)
+		{
+			const FcRuleFile *file = &shared->file[i];
+
+			if (n > 0 && file->rel.rel != 0 && (turn > 0 || file->rule == FC_RULE_KEEP))
+			{
+				n--;
+				database->files--;
+				database->without_place++;
+			}
+			else
+				shared->file[at++] = *file;
+		}
+		memmove(&shared->file[at], &shared->file[to], (shared->nfiles - to) * sizeof(FcRuleFile));
+		shared->nfiles -= to - at;
+	}
+}
+
+/* Makes room for n files of a database, from those that have most and more than their share. */
+static void
+make_room(Oid db, uint32 n)
+{
+	uint32		share = share_of(db);
+	FcRulesDatabase *own = find_database(db);
+	uint32		needed = shared->nfiles - (own != NULL ? own->files : 0) + n;
+
+	while (needed > shared->max_files)
+	{
+		FcRulesDatabase *most = NULL;
+		uint32		before = shared->nfiles;
+
+		for (int i = 0; i < FC_RULES_DATABASES; i++)
+		{
+			FcRulesDatabase *d = &shared->database[i];
+
+			if (OidIsValid(d->db) && d->db != db && d->files > share && (most == NULL || d->files > most->files))
+				most = d;
+		}
+		if (most != NULL)
+			take_from(most, Min(needed - shared->max_files, most->files - share));
+		if (shared->nfiles == before)
+			break;
+		needed -= before - shared->nfiles;
+	}
 }
 
 /* ---- publishing ---- */
@@ -256,16 +350,28 @@ fc_rules_publish(Oid db, FcRuleFile *files, uint32 n, uint32 rules)
 
 	if (shared == NULL)
 		return;
-	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	/* sorted without the lock; once more where others have taken the room meanwhile */
+	LWLockAcquire(&shared->lock, LW_SHARED);
+	fit = Min(n, room_for(db));
+	LWLockRelease(&shared->lock);
+	for (;;)
+	{
+		if (fit < n)
+			qsort(files, n, sizeof(FcRuleFile), compare_rules);
+		qsort(files, fit, sizeof(FcRuleFile), compare_files);
+		LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+		if (fit <= room_for(db))
+			break;
+		fit = room_for(db);
+		LWLockRelease(&shared->lock);
+	}
 	database = need_database(db);
-	fit = database != NULL ? Min(n, room_for(db)) : 0;
-	if (fit < n)
-		qsort(files, n, sizeof(FcRuleFile), compare_rules);
-	qsort(files, fit, sizeof(FcRuleFile), compare_files);
-	fit = replace(db, files, fit);
+	make_room(db, fit);
+	fit = replace(db, files, database != NULL ? fit : 0);
 	if (database != NULL)
 	{
 		database->state = FC_RULES_KNOWN;
+		database->answered = true;
 		database->reason[0] = '\0';
 		database->rules = rules;
 		database->files = fit;
@@ -286,6 +392,7 @@ fc_rules_failed(Oid db, FcRulesState state, const char *reason)
 	if ((database = find_database(db)) != NULL)
 	{
 		database->state = state;
+		database->answered = true;
 		strlcpy(database->reason, reason, sizeof(database->reason));
 		/* of another database's encoding, and perhaps cut within a character */
 		for (char *c = database->reason; *c; c++)
@@ -365,23 +472,36 @@ fc_rules_set_prepared(Oid db)
 		return;
 	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
 	if ((database = need_database(db)) != NULL)
-		database->prepared = true;
+		database->prepared = Max(database->prepared + 1, 1);
 	LWLockRelease(&shared->lock);
 }
 
-bool
+uint32
 fc_rules_prepared(Oid db)
 {
 	FcRulesDatabase *database;
-	bool		prepared;
+	uint32		prepared;
 
 	if (shared == NULL || !OidIsValid(db))
-		return false;
+		return 0;
 	LWLockAcquire(&shared->lock, LW_SHARED);
 	database = find_database(db);
-	prepared = database != NULL && database->prepared;
+	prepared = database != NULL ? database->prepared : 0;
 	LWLockRelease(&shared->lock);
 	return prepared;
+}
+
+void
+fc_rules_none_prepared(Oid db, uint32 prepared)
+{
+	FcRulesDatabase *database;
+
+	if (shared == NULL)
+		return;
+	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	if ((database = find_database(db)) != NULL && database->prepared == prepared)
+		database->prepared = 0;
+	LWLockRelease(&shared->lock);
 }
 
 void
@@ -414,32 +534,48 @@ fc_rules_list_begins(void)
 }
 
 void
-fc_rules_begin(Oid db)
+fc_rules_begin(Oid db, XLogRecPtr replayed)
 {
 	FcRulesDatabase *database;
 
 	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
 	if ((database = find_database(db)) != NULL)
 	{
+		database->failures = database->tried_at == 0 || database->looked_at >= database->tried_at ? 0 : database->failures + 1;
+		database->answered = false;
 		database->done = database->wanted;
 		database->urgent = false;
 		database->tried_at = GetCurrentTimestamp();
+		database->replayed = replayed;
 	}
 	LWLockRelease(&shared->lock);
 }
 
+void
+fc_rules_ended(Oid db)
+{
+	FcRulesDatabase *database;
+	bool		answered;
+
+	LWLockAcquire(&shared->lock, LW_SHARED);
+	database = find_database(db);
+	answered = database == NULL || database->answered;
+	LWLockRelease(&shared->lock);
+	if (!answered)
+		fc_rules_failed(db, FC_RULES_FAILED, "the worker ended before it was done: see the server's log");
+}
+
 /* ---- inspection ---- */
 
-bool
-fc_rules_database(int i, FcRulesDatabase *database)
+void
+fc_rules_databases(FcRulesDatabase *databases)
 {
-	Assert(i >= 0 && i < FC_RULES_DATABASES);
+	memset(databases, 0, FC_RULES_DATABASES * sizeof(FcRulesDatabase));
 	if (shared == NULL)
-		return false;
+		return;
 	LWLockAcquire(&shared->lock, LW_SHARED);
-	*database = shared->database[i];
+	memcpy(databases, shared->database, sizeof(shared->database));
 	LWLockRelease(&shared->lock);
-	return OidIsValid(database->db);
 }
 
 void

@@ -14,7 +14,7 @@
  * one tablespace, and for all files of a database.  The most particular one
  * counts.
  *
- * Locking.  One LWLock protects all that is shared; a leaf, held for a copy of
+ * Locking.  One LWLock protects all that is shared; a leaf, held for a pass of
  * the list at most.  The version is read without it.  Nothing here raises.
  *
  * Copyright (c) 2026, the pg_flashcache developers
@@ -26,6 +26,7 @@
 
 #include "types.h"
 
+#include "access/xlogdefs.h"
 #include "datatype/timestamp.h"
 
 typedef enum FcRule
@@ -45,8 +46,11 @@ typedef struct FcRuleFile
 	uint32		rule;			/* FcRule */
 } FcRuleFile;
 
-/* Databases that are looked at, at most. */
-#define FC_RULES_DATABASES 128
+/*
+ * Databases that are looked at, at most.  Where there are more, those that have
+ * no rules give up their places, and are looked at again in turn.
+ */
+#define FC_RULES_DATABASES 256
 
 #define FC_RULES_REASON_LEN 72
 
@@ -69,11 +73,15 @@ typedef struct FcRulesDatabase
 	TimestampTz looked_at;		/* when the rules were read that are in force;
 								 * 0 = never */
 	TimestampTz tried_at;		/* when a look was begun; 0 = never */
+	XLogRecPtr	replayed;		/* on a standby: until where, at that time */
 	uint32		wanted;			/* is raised by who wants a look */
 	uint32		done;			/* as it was when the last look began */
 	bool		urgent;			/* a rule has changed */
-	bool		prepared;		/* a prepared transaction has changed
-								 * something */
+	uint32		prepared;		/* changes when a transaction is prepared that
+								 * has changed something; 0 = there is none */
+	bool		answered;		/* the last look has said what came of it */
+	uint32		failures;		/* looks in a row that did not succeed, before
+								 * the last one */
 } FcRulesDatabase;
 
 extern FcPart fc_rules_part(int max_files);
@@ -97,6 +105,8 @@ extern FcRule fc_rule_of(FcRel rel);
 /*
  * The files of a database from now on, n of them; they are sorted.  `rules`:
  * how many there are.  What does not fit is left out, `keep` before `none`.
+ * Of all places each database that has rules may have an equal share; what it
+ * has beyond that gives way to others.
  */
 extern void fc_rules_publish(Oid db, FcRuleFile *files, uint32 n, uint32 rules);
 
@@ -114,17 +124,23 @@ extern void fc_rules_want(Oid db, bool urgent);
 /* May the database have rules?  No, if a look has found none, and nothing has changed since. */
 extern bool fc_rules_has(Oid db);
 
-/* A transaction was prepared that changes something in the database; was there one? */
+/*
+ * A transaction was prepared that changes something in the database; may there
+ * be one?  0 if not.  When a look has found none prepared, there is none, if
+ * that number is still the same.
+ */
 extern void fc_rules_set_prepared(Oid db);
-extern bool fc_rules_prepared(Oid db);
+extern uint32 fc_rules_prepared(Oid db);
+extern void fc_rules_none_prepared(Oid db, uint32 prepared);
 
 /* A new list of databases is wanted; is one? */
 extern void fc_rules_want_list(void);
 extern bool fc_rules_list_wanted(void);
 extern void fc_rules_list_begins(void);
 
-/* A look begins. */
-extern void fc_rules_begin(Oid db);
+/* A look begins, when that had been replayed (InvalidXLogRecPtr on a primary); its worker has ended. */
+extern void fc_rules_begin(Oid db, XLogRecPtr replayed);
+extern void fc_rules_ended(Oid db);
 
 /* ---- what this process has changed, for the end of its transaction ---- */
 
@@ -133,6 +149,7 @@ typedef enum FcRulesNote
 	FC_NOTE_FILES = 1,			/* files, names or parents of relations */
 	FC_NOTE_RULES = 2,
 	FC_NOTE_DATABASES = 4,
+	FC_NOTE_PREPARED = 8,		/* what was prepared has been committed */
 } FcRulesNote;
 
 extern uint32 fc_rules_notes;	/* of FcRulesNote */
@@ -145,8 +162,8 @@ fc_rules_note(FcRulesNote note)
 
 /* ---- inspection ---- */
 
-/* The i-th of FC_RULES_DATABASES; false if there is none. */
-extern bool fc_rules_database(int i, FcRulesDatabase *database);
+/* All FC_RULES_DATABASES of them; db is InvalidOid where there is none. */
+extern void fc_rules_databases(FcRulesDatabase *databases);
 
 typedef struct FcRulesInfo
 {

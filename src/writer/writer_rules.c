@@ -9,9 +9,11 @@
  *	- at once when a rule has changed, and at most once a second when files,
  *	  names or partitions have: whose transaction has done so says it at its
  *	  end (fc_rules_want());
- *	- every 10 s at each database of a standby, where nobody says anything, and
- *	  every minute at those of a primary that have rules;
- *	- every 5 s at those where the last one did not succeed.
+ *	- every 10 s at each database of a standby, where nobody says anything, if
+ *	  something has been replayed since; and every minute at those of a primary
+ *	  that have rules;
+ *	- 5 s after one that found a lock in its way, and after one that failed
+ *	  otherwise, at first; then half as often each time, down to every 10 min.
  *
  * Mostly one at a time.  A worker may have to wait to enter its database, as
  * long as somebody moves or drops that: after 2 s the others go on beside it.
@@ -23,6 +25,7 @@
 #include "postgres.h"
 
 #include "access/xlog.h"
+#include "access/xlogrecovery.h"
 #include "compat.h"
 #include "library.h"
 #include "postmaster/bgworker.h"
@@ -33,8 +36,10 @@
 
 #define WORKERS 4
 #define PATIENCE_MS 2000
+#define STEP_MS 100
 #define SOON_MS 1000			/* between two looks for files that changed */
 #define AGAIN_MS 5000
+#define MOST_DOUBLED 7
 #define STANDBY_MS 10000
 #define PRIMARY_MS 60000
 #define LIST_MS 600000
@@ -47,6 +52,7 @@ static struct
 	TimestampTz started_at;
 }			worker[WORKERS];
 
+static TimestampTz looked_at = 0;	/* whether there is something to be done */
 static TimestampTz listed_at = 0;
 static TimestampTz refused_at = 0;	/* there was no place for a worker */
 
@@ -67,6 +73,8 @@ reap(void)
 			continue;
 		pfree(worker[i].handle);
 		worker[i].handle = NULL;
+		if (OidIsValid(worker[i].db))
+			fc_rules_ended(worker[i].db);
 	}
 }
 
@@ -120,47 +128,47 @@ start_worker(int place, Oid db, TimestampTz now)
 }
 
 static bool
-is_due(const FcRulesDatabase *d, bool standby, TimestampTz now)
+is_due(const FcRulesDatabase *d, XLogRecPtr replayed, TimestampTz now)
 {
 	bool		in_vain = d->tried_at != 0 && (d->state != FC_RULES_KNOWN || d->looked_at < d->tried_at);
 
 	if (d->urgent || d->tried_at == 0)
 		return true;
 	if (in_vain)
-		return is_after(d->tried_at, AGAIN_MS, now);
+		return is_after(d->tried_at, d->state == FC_RULES_LOCKED ? AGAIN_MS : AGAIN_MS << Min(d->failures, MOST_DOUBLED), now);
 	if (d->wanted != d->done)
 		return is_after(d->tried_at, SOON_MS, now);
-	if (standby)
-		return is_after(d->tried_at, STANDBY_MS, now);
+	if (!XLogRecPtrIsInvalid(replayed))
+		return d->replayed != replayed && is_after(d->tried_at, STANDBY_MS, now);
 	return d->rules > 0 && is_after(d->tried_at, PRIMARY_MS, now);
 }
 
 /* The one that is due and was tried least recently. */
 static Oid
-next_database(TimestampTz now)
+next_database(XLogRecPtr replayed, TimestampTz now)
 {
-	bool		standby = RecoveryInProgress();
-	FcRulesDatabase d;
-	Oid			db = InvalidOid;
-	TimestampTz tried_at = 0;
+	static FcRulesDatabase databases[FC_RULES_DATABASES];
+	const FcRulesDatabase *next = NULL;
 
+	fc_rules_databases(databases);
 	for (int i = 0; i < FC_RULES_DATABASES; i++)
 	{
-		if (!fc_rules_database(i, &d) || is_at_work(d.db) || !is_due(&d, standby, now))
+		const FcRulesDatabase *d = &databases[i];
+
+		if (!OidIsValid(d->db) || is_at_work(d->db) || !is_due(d, replayed, now))
 			continue;
-		if (d.urgent)
-			return d.db;
-		if (OidIsValid(db) && tried_at <= d.tried_at)
-			continue;
-		db = d.db;
-		tried_at = d.tried_at;
+		if (d->urgent)
+			return d->db;
+		if (next == NULL || d->tried_at < next->tried_at)
+			next = d;
 	}
-	return db;
+	return next != NULL ? next->db : InvalidOid;
 }
 
 void
 fc_writer_run_resolvers(void)
 {
+	XLogRecPtr	replayed = InvalidXLogRecPtr;
 	TimestampTz now;
 	int			place;
 	Oid			db;
@@ -168,6 +176,9 @@ fc_writer_run_resolvers(void)
 	if (!fc_rules_there() || ShutdownRequestPending)
 		return;
 	now = GetCurrentTimestamp();
+	if (!is_after(looked_at, STEP_MS, now))
+		return;
+	looked_at = now;
 	if (refused_at != 0 && !is_after(refused_at, SOON_MS, now))
 		return;
 	reap();
@@ -186,10 +197,12 @@ fc_writer_run_resolvers(void)
 			fc_rules_want_list();
 		return;
 	}
-	db = next_database(now);
+	if (RecoveryInProgress())
+		replayed = GetXLogReplayRecPtr(NULL);
+	db = next_database(replayed, now);
 	if (!OidIsValid(db))
 		return;
-	fc_rules_begin(db);
+	fc_rules_begin(db, replayed);
 	if (!start_worker(place, db, now))
 		fc_rules_want(db, true);
 }

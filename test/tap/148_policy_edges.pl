@@ -1,0 +1,184 @@
+# Policies: nobody waits for those who set them, nobody else's are lost by what one database does, and none is out of force
+# longer than it takes to look.
+
+use strict;
+use warnings;
+
+use FlashCache;
+use File::Path qw(rmtree);
+use FlashCacheMore;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+use constant { PAGES => 20, PLACES => 24 };
+
+my $node = fc_new_node('main', size => '16MB', conf => 'pg_flashcache.max_policy_files = ' . PLACES . "\n" . <<'END');
+bgwriter_lru_maxpages = 0
+checkpoint_timeout = 1h
+max_logical_replication_workers = 0
+max_parallel_workers_per_gather = 0
+max_prepared_transactions = 2
+allow_in_place_tablespaces = on
+END
+fc_everywhere($node);
+
+sub sql
+{
+	my ($query, $database) = @_;
+	return $node->safe_psql($database // 'postgres', $query);
+}
+
+# The policy in force of a relation.
+sub in_force_sql
+{
+	my ($relation) = @_;
+	return "SELECT max(in_force) FROM pg_flashcache_policies WHERE relid = '$relation'::regclass";
+}
+
+# When a database was looked at last, in seconds; and that this has happened again.
+sub looked_sql
+{
+	my ($database) = @_;
+	return "SELECT coalesce(extract(epoch FROM last_look), 0) FROM pg_stat_flashcache_policy_databases WHERE datname = '$database'";
+}
+
+# One test: so it is, long before the minute is over after which a database with rules is looked at anyway.
+sub is_soon
+{
+	my ($name, $query, $expected, $database) = @_;
+	my $found = '';
+	for (my $i = 0; $i < 300; $i++)
+	{
+		$found = sql($query, $database);
+		return pass($name) if $found eq $expected;
+		select(undef, undef, undef, 0.1);
+	}
+	is($found, $expected, $name);
+	diag(sql('TABLE pg_stat_flashcache_policy_databases'));
+	return;
+}
+
+sql("CREATE DATABASE $_") foreach 'plain', 'moved', 'many';
+fc_table($node, 'postgres', 't', 't', PAGES);
+sql('CREATE TABLE a (id int PRIMARY KEY)');
+
+# ---- a prepared transaction ----
+
+$node->poll_query_until('postgres', 'SELECT (' . looked_sql('plain') . ') > 0') or die 'plain is not looked at';
+sql('CREATE TABLE p (n int)', 'plain');
+{
+	my $before = sql(looked_sql('plain'));
+	sql("BEGIN; INSERT INTO p VALUES (1); PREPARE TRANSACTION 'p'", 'plain');
+	sql("COMMIT PREPARED 'p'", 'plain');
+	# whatever was to be looked at has been, when two rules are in force that were set later
+	sql("SELECT pg_flashcache_set_policy('t', 'keep')");
+	is_soon('a rule is in force', in_force_sql('t'), 'keep');
+	sql("SELECT pg_flashcache_set_policy('t', 'none')");
+	is_soon('so is the next one', in_force_sql('t'), 'none');
+	is(sql(looked_sql('plain')), $before, 'COMMIT PREPARED in a database without rules starts no look');
+}
+sql("BEGIN; SELECT pg_flashcache_set_policy('a', 'keep'); PREPARE TRANSACTION 'q'");
+sql("COMMIT PREPARED 'q'");
+is_soon('one that has set a rule does', in_force_sql('a'), 'keep');
+
+# ---- nobody waits ----
+
+{
+	my $first  = $node->background_psql('postgres');
+	my $second = $node->background_psql('postgres');
+	$first->query_safe("BEGIN; SELECT pg_flashcache_set_policy('a', 'none')");
+	my $pid = $second->query_safe('SELECT pg_backend_pid()');
+	$second->{stdin} .= "SELECT pg_flashcache_set_policy('t', 'normal');\n\\echo done\n";
+	$second->{run}->pump_nb;
+	$node->poll_query_until('postgres', "SELECT wait_event_type = 'Lock' FROM pg_stat_activity WHERE pid = $pid") or die 'it does not wait';
+	my ($rc, undef, $error) = $node->psql('postgres', "SET lock_timeout = '10s'; CREATE SCHEMA others; CREATE TEMP TABLE of_mine (n int)");
+	is("$rc $error", '0 ', 'whoever sets a rule and waits for another one keeps nobody from making a schema');
+	$first->query_safe('CREATE SCHEMA mine');
+	pass('nor comes to a deadlock by making one');
+	$first->query_safe('COMMIT');
+	$first->quit;
+	pump_until($second->{run}, $second->{timeout}, \$second->{stdout}, qr/done/) or die 'it goes on to wait';
+	$second->quit;
+	is(sql("SELECT string_agg(objname || ' ' || policy, ', ' ORDER BY objname) FROM pg_flashcache_policy_rules"), 'a none, t normal', 'both are stored');
+}
+
+# ---- commands of several transactions ----
+
+{
+	my $holds = $node->background_psql('postgres');
+	my $index = $node->background_psql('postgres');
+	sql("SELECT pg_flashcache_set_policy('a', 'default'), pg_flashcache_set_policy('a_pkey', 'none')");
+	is_soon('an index has a policy', in_force_sql('a_pkey'), 'none');
+	my $file = sql("SELECT pg_relation_filenode('a_pkey')");
+	$holds->query_safe('BEGIN; INSERT INTO a VALUES (1)');
+	my $before = sql(looked_sql('postgres'));
+	$index->{stdin} .= "REINDEX INDEX CONCURRENTLY a_pkey;\n\\echo done\n";
+	$index->{run}->pump_nb;
+	$node->poll_query_until('postgres', 'SELECT count(*) = 1 FROM pg_stat_progress_create_index WHERE lockers_total > lockers_done') or die 'it does not wait';
+	# the look that the first of its transactions has asked for
+	$node->poll_query_until('postgres', 'SELECT (' . looked_sql('postgres') . ") > $before") or die 'no look';
+	$holds->query_safe('COMMIT');
+	$holds->quit;
+	pump_until($index->{run}, $index->{timeout}, \$index->{stdout}, qr/done/) or die 'no end';
+	$index->quit;
+	isnt(sql("SELECT pg_relation_filenode('a_pkey')"), $file, 'REINDEX CONCURRENTLY gives it another file');
+	is_soon('which has the policy when it is done', in_force_sql('a_pkey'), 'none');
+}
+
+# ---- a database that is moved ----
+
+sql("CREATE TABLESPACE elsewhere LOCATION ''");
+fc_table($node, 'moved', 'secret', 'secret', PAGES);
+sql("SELECT pg_flashcache_set_policy('secret', 'none')", 'moved');
+is_soon('a table of another database', in_force_sql('secret'), 'none', 'moved');
+sql('ALTER DATABASE moved SET TABLESPACE elsewhere');
+is_soon('keeps its policy when that is moved', in_force_sql('secret'), 'none', 'moved');
+
+# ---- more files than there are places ----
+
+sql('CREATE SCHEMA s; ' . join('; ', map { "CREATE TABLE s.t$_ (n int)" } 1 .. 2 * PLACES), 'many');
+sql("SELECT pg_flashcache_set_policy('schema', 's', 'keep')", 'many');
+is_soon('one database takes what places there are', q{SELECT sum(files) FROM pg_stat_flashcache_policy_databases}, PLACES);
+sql("CREATE TABLE late (n int)", 'moved');
+my ($rc, undef, $warning) = $node->psql('moved', "SELECT pg_flashcache_set_policy('late', 'none')");
+like($warning, qr/WARNING:  \d+ files have a policy that has no effect, since pg_flashcache.max_policy_files is 24\nHINT: /, 'whoever sets a rule then is warned');
+is_soon('but leaves others their share', in_force_sql('late'), 'none', 'moved');
+is(sql(in_force_sql('secret'), 'moved') . ' ' . sql(in_force_sql('a_pkey')), 'none none', 'and what they had');
+is(sql('SELECT sum(files) = ' . PLACES . ' AND sum(files_without_place) > 0 FROM pg_stat_flashcache_policy_databases'), 't', 'all places are in use');
+sql("SELECT pg_flashcache_set_policy('schema', 's', 'default')", 'many');
+
+# ---- what the owner of a database sets ----
+
+sql('ALTER DATABASE moved SET debug_print_parse = on');
+my $from = -s $node->logfile;
+{
+	my $before = sql(looked_sql('moved'));
+	sql("SELECT pg_flashcache_set_policy('late', 'keep')", 'moved');
+	$node->poll_query_until('postgres', 'SELECT (' . looked_sql('moved') . ") > $before") or die 'no look';
+}
+unlike(slurp_file($node->logfile, $from), qr/:ctename candidate/, 'does not count when it is looked at');
+sql('ALTER DATABASE moved RESET debug_print_parse');
+
+sql('CREATE ROLE somebody; ALTER TABLE pg_flashcache_policy_rules OWNER TO somebody', 'plain');
+(undef, undef, my $error) = $node->psql('plain', "SELECT pg_flashcache_set_policy('p', 'keep')");
+like($error, qr/ERROR:  the table of rules does not belong to a superuser\nHINT:  /, 'a rule is not stored where it would not count');
+
+# ---- a database that cannot be entered ----
+
+{
+	my $folder = $node->data_dir . '/' . sql("SELECT pg_relation_filepath('p')", 'plain') =~ s{/[^/]*$}{}r;
+	$node->poll_query_until('postgres', "SELECT count(*) = 0 FROM pg_stat_activity WHERE datname = 'plain'") or die 'somebody is there';
+	rename($folder, "$folder.away") or die "no other name: $!";
+	$node->restart;
+	is_soon('the view says why it is not looked at',
+		"SELECT state || ': ' || reason FROM pg_stat_flashcache_policy_databases WHERE datname = 'plain'",
+		"failed: the worker ended before it was done: see the server's log");
+	$node->stop;
+	rmtree($folder);    # the server may have made a new one
+	rename("$folder.away", $folder) or die "not its name: $!";
+	$node->start;
+	is_soon('and it is, when it is there again', "SELECT state FROM pg_stat_flashcache_policy_databases WHERE datname = 'plain'", 'known');
+}
+$node->stop;
+done_testing();
