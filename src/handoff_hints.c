@@ -101,3 +101,12 @@ fc_hints_pop(FcHint *hint)
 	hints->head++;
 	return true;
 }
+
+void
+fc_hints_clear(void)
+{
+	FcHint		hint;
+
+	for (int i = 0; i < CELLS && fc_hints_pop(&hint); i++)
+		;
+}

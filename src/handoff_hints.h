@@ -30,4 +30,7 @@ extern void fc_hints_push(const FcHint *hint);
 /* Writer only; false: there is none. */
 extern bool fc_hints_pop(FcHint *hint);
 
+/* Writer only: forgets those that there are now. */
+extern void fc_hints_clear(void);
+
 #endif							/* FC_HANDOFF_HINTS_H */

@@ -22,6 +22,7 @@
 #include "directory/directory.h"
 #include "failpoint.h"
 #include "handoff.h"
+#include "handoff_hints.h"
 #include "pagecmp.h"
 #include "rules/rules.h"
 #include "settings.h"
@@ -41,6 +42,9 @@
 
 /* A sweep rests for so many times as long as it took: a tenth of one processor at most. */
 #define SWEEP_RESTS 9
+
+/* The same of a pass that applies policies, which somebody waits for. */
+#define RULES_REST 2
 
 typedef struct Staged
 {
@@ -90,6 +94,7 @@ fc_cache_purge(void)
 	nstaged = 0;
 	sweep_at = FC_NO_SLOT;
 	fc_handoff_clear();			/* guards of unknown age, too */
+	fc_hints_clear();
 	fc_directory_purge();
 	fc_cache_scrub_again();
 }
@@ -447,15 +452,34 @@ fc_cache_fill_flush(void)
 bool
 fc_cache_apply_rules(void)
 {
+	static bool wanted = false;
+	static uint64 took;
+	static uint64 rests_until = 0;
+	uint64		begin;
+	bool		more;
+
 	Assert(fc_directory_is_mine() && nstaged == 0);
 	/* what was taken under the former ones has been linked by now */
 	if (fc_rules_refresh())
-		rules_at = 0;
-	if (rules_at == FC_NO_SLOT)
+		wanted = true;
+	if (likely(!wanted && rules_at == FC_NO_SLOT))
 		return false;
-	if (fc_directory_apply_rules(&rules_at, SWEEP_STEP))
+	begin = fc_now_ns();
+	if (rules_at == FC_NO_SLOT)
+	{
+		if (begin < rests_until)
+			return false;
+		/* to the end, whatever is published meanwhile: that is for the next pass */
+		wanted = false;
+		rules_at = 0;
+		took = 0;
+	}
+	more = fc_directory_apply_rules(&rules_at, SWEEP_STEP);
+	took += fc_now_ns() - begin;
+	if (more)
 		return true;
 	rules_at = FC_NO_SLOT;
+	rests_until = fc_now_ns() + took * RULES_REST;
 	return false;
 }
 

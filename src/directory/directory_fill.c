@@ -17,6 +17,7 @@
 #include "rules/rules.h"
 
 /* Slots looked at to find free ones beside each other. */
+#define MOST_PASSED 131072		/* kept slots that the hand passes in one call: about 1 ms */
 #define LOOK_FOR_FREE 65536
 
 FcGuard
@@ -114,7 +115,7 @@ fc_free_used(FcSlotNo slot, FcCounter why)
 	}
 	fc_count(why);
 	if (!was_hit)
-		fc_count_relation(fc_tag_rel(&tag), FC_REL_USELESS, 1, 0);
+		fc_count_old_relation(fc_tag_rel(&tag), FC_REL_USELESS, 1);
 }
 
 /* Does the policy of its file keep the entry from being evicted? */
@@ -160,12 +161,17 @@ fc_directory_reserve(uint32 wanted, int keep_percent, FcSlotNo *slots)
 	Assert(fc_directory_is_mine() && wanted > 0);
 	Assert(fc_dir->hand < fc_dir->slots);
 
+	/* all is kept: there is none to be found */
+	if (fc_directory_kept() >= fc_dir->slots && keep_percent >= 100)
+		return 0;
+
 	/*
 	 * Twice the limit: behind a stretch of retired slots it gives up.  Slots
-	 * that are kept do not count at first, since others lie behind them, as
-	 * far away as the end of the cache.
+	 * that are kept do not count, since others lie behind them, as far away
+	 * as the end of the cache; but the writer has other things to do as well,
+	 * and the hand stays where it has come to.
 	 */
-	for (uint32 looked = 0; n < wanted && looked < 2 * patience;)
+	for (uint32 looked = 0; n < wanted && looked < 2 * patience && passed < MOST_PASSED;)
 	{
 		FcSlotNo	slot = fc_dir->hand;
 		const FcEntry *e = &fc_dir_entries[slot];
@@ -173,8 +179,7 @@ fc_directory_reserve(uint32 wanted, int keep_percent, FcSlotNo *slots)
 		fc_dir->hand = slot + 1 < fc_dir->slots ? slot + 1 : 0;
 		if (is_kept(pg_atomic_read_u32(unconstify(pg_atomic_uint32 *, &e->word)), e, keep_percent))
 		{
-			if (++passed > fc_dir->slots)
-				looked++;
+			passed++;
 			continue;
 		}
 		if (reserve_slot(slot, looked >= patience))
