@@ -129,6 +129,13 @@ extern void fc_listen_startreadv(PgAioHandle *ioh, SMgrRelation reln, ForkNumber
 
 /* ---- data_file.c ---- */
 
+/* Blocks of the main fork, as this process last heard; InvalidBlockNumber if it has not. */
+static inline BlockNumber
+fc_known_size(SMgrRelation reln)
+{
+	return reln->smgr_cached_nblocks[MAIN_FORKNUM];
+}
+
 /* The file of a page, below the data directory. */
 extern void fc_data_path(char *path, size_t len, const FcTag *tag);
 

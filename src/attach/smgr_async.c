@@ -117,7 +117,7 @@ start_from_disk(PgAioHandle *ioh, SMgrRelation reln, ForkNumber forknum,
 				BlockNumber blk, void **pages, BlockNumber nblocks, const FcRun *run, bool at_once)
 {
 	uint64		begin = at_once ? fc_now_ns() : 0;
-	FcExtentWish wish = fc_cache_extent_wish(run, pages[0], fc_data_fd, reln);
+	FcExtentWish wish = fc_cache_extent_wish(run, pages[0], fc_known_size(reln), fc_data_fd, reln);
 
 	fc_failpoint(FC_FP_DISK_READ);
 	mdstartreadv(ioh, reln, forknum, blk, pages, nblocks);
@@ -202,7 +202,7 @@ fc_smgr_startreadv(PgAioHandle *ioh, SMgrRelation reln, ForkNumber forknum,
 		return;
 	}
 	begin = fc_now_ns();
-	wish = fc_cache_extent_wish(&run, pages[0], fc_data_fd, reln);
+	wish = fc_cache_extent_wish(&run, pages[0], fc_known_size(reln), fc_data_fd, reln);
 	read_now(ioh, fd, reln, forknum, blk, pages, nblocks);
 	fc_cache_extent_leave(&run, wish, begin);
 	fc_cache_disk_read(&run, fc_counted_as(reln), begin, nblocks);

@@ -23,7 +23,7 @@ static void
 read_from_disk(SMgrRelation reln, ForkNumber forknum, BlockNumber blk, FcBytes *page, const FcRun *run)
 {
 	uint64		begin = fc_now_ns();
-	FcExtentWish wish = fc_cache_extent_wish(run, page, fc_data_fd, reln);
+	FcExtentWish wish = fc_cache_extent_wish(run, page, fc_known_size(reln), fc_data_fd, reln);
 
 	fc_failpoint(FC_FP_DISK_READ);
 	mdread(reln, forknum, blk, page);

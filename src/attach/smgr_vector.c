@@ -27,7 +27,7 @@ static void
 read_from_disk(SMgrRelation reln, ForkNumber forknum, BlockNumber blk, void **pages, BlockNumber n, const FcRun *run)
 {
 	uint64		begin = fc_now_ns();
-	FcExtentWish wish = fc_cache_extent_wish(run, pages[0], fc_data_fd, reln);
+	FcExtentWish wish = fc_cache_extent_wish(run, pages[0], fc_known_size(reln), fc_data_fd, reln);
 
 	fc_failpoint(FC_FP_DISK_READ);
 	mdreadv(reln, forknum, blk, pages, n);
@@ -156,13 +156,13 @@ fc_smgr_writev(SMgrRelation reln, ForkNumber forknum, BlockNumber blk,
 	fc_failpoint_of(FC_FP_WRITE_BEFORE_MD, tag.rel);
 	mdwritev(reln, forknum, blk, pages, nblocks, skip_fsync);	/* C2 */
 	fc_failpoint_of(FC_FP_WRITE_AFTER_MD, tag.rel);
-	fc_advice_written(&tag, nblocks);
-	for (BlockNumber i = 0; i < nblocks; i++)
+	for (BlockNumber i = 0; i < nblocks; i++, tag.blk++)
 	{
-		tag.blk = blk + i;
 		fc_cache_invalidate(&tag);	/* C3 */
 		fc_page_written(&tag, pages[i]);
 	}
+	tag.blk = blk;
+	fc_advice_written(&tag, nblocks);
 }
 
 #endif							/* PG_VERSION_NUM >= 170000 */

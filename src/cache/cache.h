@@ -343,7 +343,11 @@ extern FcLoadStep fc_cache_load_step(FcLoad *load, FcLap *lap, FcLoadCounts *cou
 
 /* ---- extents: the neighbours of a page that is read from disk ---- */
 
-/* In the read wrapper, before md reads the run's page to that address of the pool; `run` may be NULL. */
+/*
+ * In the read wrapper, before md reads the run's page to that address of the
+ * pool; `run` may be NULL.  `nblocks`: of the relation as far as is known, or
+ * InvalidBlockNumber.
+ */
 typedef enum FcExtentWish
 {
 	FC_EXTENT_NO,
@@ -351,7 +355,7 @@ typedef enum FcExtentWish
 	FC_EXTENT_YES,				/* the kernel reads it with the page */
 } FcExtentWish;
 
-extern FcExtentWish fc_cache_extent_wish(const FcRun *run, const char *page, FcDataFd data_fd, void *arg);
+extern FcExtentWish fc_cache_extent_wish(const FcRun *run, const char *page, BlockNumber nblocks, FcDataFd data_fd, void *arg);
 
 /* And when it has read, or begun to: since `begin`, 0 if how long it takes is not known. */
 extern void fc_cache_extent_leave(const FcRun *run, FcExtentWish wish, uint64 begin);

@@ -12,7 +12,9 @@
  * the disk.  It leaves a hint; the writer takes the neighbours out of the page
  * cache, without waiting for the disk.  Where the page cache can't be asked
  * beforehand, the time of the read tells who has answered, and the writer has
- * the kernel read: a second operation beside the first.
+ * the kernel read: a second operation beside the first.  On file systems that
+ * don't read without waiting (RWF_NOWAIT), the writer reads what the kernel has
+ * been told to have by then, and may wait for the rest.
  *
  * Neighbours take free slots only, within the spare part of the write limit,
  * and not the last ones.  Which of them earned it the marks of
@@ -77,25 +79,29 @@ is_chosen(const FcTag *tag, uint32 interval)
 	return interval == 1 || fc_directory_hash(&first) % interval == 0;
 }
 
-/* Are enough of the others not on flash? */
+/* Are enough of the others not on flash?  There are none behind the end of the file, where that is known. */
 static bool
-is_missing(const FcTag *tag)
+is_missing(const FcTag *tag, BlockNumber nblocks)
 {
 	FcTag		t = extent_of(tag);
 	int			missing = 0;
+	int			others;
 
-	for (int i = 0; i < FC_EXTENT_PAGES; i++, t.blk++)
+	if (tag->blk >= nblocks)
+		nblocks = InvalidBlockNumber;	/* it has grown since */
+	others = (int) Min(nblocks - t.blk, FC_EXTENT_PAGES) - 1;
+	for (int i = 0; i < FC_EXTENT_PAGES && t.blk < nblocks; i++, t.blk++)
 	{
 		FcSlotRef	ref;
 
 		if (t.blk != tag->blk && !fc_directory_lookup(&t, fc_directory_hash(&t), &ref))
 			missing++;
 	}
-	return missing >= FC_EXTENT_MIN_MISSING;
+	return missing > 0 && missing >= Min(others, FC_EXTENT_MIN_MISSING);
 }
 
 FcExtentWish
-fc_cache_extent_wish(const FcRun *run, const char *page, FcDataFd data_fd, void *arg)
+fc_cache_extent_wish(const FcRun *run, const char *page, BlockNumber nblocks, FcDataFd data_fd, void *arg)
 {
 	uint32		interval;
 	off_t		offset;
@@ -106,7 +112,7 @@ fc_cache_extent_wish(const FcRun *run, const char *page, FcDataFd data_fd, void 
 		return FC_EXTENT_NO;
 	interval = pg_atomic_read_u32(&fc_cache->extents);
 	if (likely(interval == 0) || !is_chosen(&run->tag, interval) ||
-		!fc_bufscan_permanent(page) || !is_missing(&run->tag))
+		!fc_bufscan_permanent(page) || !is_missing(&run->tag, nblocks))
 		return FC_EXTENT_NO;
 	if (fc_setting_os_cache_probe == FC_PROBE_OFF || !fc_oscache_available() ||
 		(fd = data_fd(arg, run->tag.blk, &offset)) < 0)
@@ -261,8 +267,8 @@ take_extent(const FcHint *hint, FcDataPeek peek, bool again)
 	nread = peek(&load->tag[0], load->tag[load->n - 1].blk - load->tag[0].blk + 1, pages, again);	/* L3 */
 	if (nread == FC_PEEK_NOT_YET)
 		return false;
-	if (nread < 0)
-		return true;
+	if (nread <= 0)
+		return true;			/* not readable; or the file ends before them */
 	fc_count(FC_EXTENT_READS);
 	fc_cache_load_check(load, pages, nread, &counts);	/* L4 */
 	lap.mark = FC_MARK_EXTENT;

@@ -139,6 +139,11 @@ my $tag = table('t');
 	fc_push_out($node, $tag);
 }
 {
+	my $one = table('one', 1);
+	restart('one', 't');
+	is_moved(sub { miss('one', 0) }, 0, 0, 0, 'a table of one page has no neighbours to be read');
+}
+{
 	my $unlogged = table('unlogged', 40, 'UNLOGGED');
 	restart('unlogged', 't');
 	is_moved(sub { miss('unlogged', 20) }, 0, 0, 0, 'unlogged tables are left alone');
