@@ -17,17 +17,25 @@
 #include <unistd.h>
 
 #include "child.h"
+#include "miscadmin.h"
+#include "storage/ipc.h"
+#include "storage/proc.h"
 
 /* A process that was told to end is waited for so often, for 0.1 s. */
 #define END_TRIES 100
 #define END_STEP_US 1000
 
 void
-fc_child_signals(void)
+fc_child_begin(void)
 {
 	static const int ignored[] = {SIGHUP, SIGINT, SIGTERM, SIGPIPE, SIGUSR1, SIGUSR2, SIGURG, SIGXFSZ};
 	sigset_t	none;
 
+	(void) setsid();
+	on_exit_reset();
+	MyProcPid = getpid();
+	MyProc = NULL;
+	MyLatch = NULL;
 	for (int s = 1; s < NSIG; s++)
 		(void) signal(s, SIG_DFL);
 	for (int i = 0; i < lengthof(ignored); i++)

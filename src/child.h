@@ -17,11 +17,14 @@
 #include "types.h"
 
 /*
- * Signals that the server uses among its processes, or that whoever ends it
- * sends to all of them, are none of its business.  Beyond a limit of file sizes
- * it gets an error.
+ * First of all.  It is in a session of its own, so that signals to the parent's
+ * process group (SIGQUIT, at an immediate stop) don't end it with a core; those
+ * that the server uses among its processes, or that whoever ends it sends to
+ * all of them, are none of its business.  Beyond a limit of file sizes it gets
+ * an error.  It has no callbacks at its exit, no latch and no PGPROC: whoever
+ * looks at these by mistake does nothing, or crashes here.
  */
-extern void fc_child_signals(void);
+extern void fc_child_begin(void);
 
 /* Keeps nothing open but `keep`: not the log's pipe, no socket of a client, no data file. */
 extern bool fc_child_descriptors(int keep);

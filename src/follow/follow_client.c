@@ -484,7 +484,7 @@ fc_follow_client(const char *primary, const char *follow, const FcFollowSelf *se
 	 * postmaster is process 1 of a container, an orphan that is killed would
 	 * be taken for a server process that has crashed.
 	 */
-	fc_child_signals();
+	fc_child_begin();
 	(void) signal(SIGTERM, on_sigterm);
 	(void) prctl(PR_SET_PDEATHSIG, SIGTERM);
 	out = fd;

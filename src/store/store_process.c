@@ -143,15 +143,9 @@ run(void (*serve) (void *memory))
 {
 	Assert(head != NULL && sock >= 0);
 	is_device_process = true;
-	(void) setsid();
-	fc_child_signals();
-	on_exit_reset();
-	MyProcPid = getpid();
-	/* so that whoever looks at these by mistake does nothing, or crashes here */
+	fc_child_begin();
 	fc_stats = NULL;
 	fc_failpoint_forget();
-	MyProc = NULL;
-	MyLatch = NULL;
 	if (!fc_child_descriptors(sock) || !fc_child_memory(head) || chdir("/") != 0)
 		_exit(0);
 	init_ps_display("pg_flashcache device");

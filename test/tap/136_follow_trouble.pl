@@ -145,6 +145,8 @@ wait_warmth('too_old', 'a map gets too old');
 is($standby->safe_psql('postgres', 'SELECT state, pages, here, pg_flashcache_is_warm(0) FROM pg_flashcache_warmth'), 'pulling|50|50|f', 'it is known, but no longer relied on');
 {
 	my $pid = connection();
+	my ($group, $session) = (split ' ', slurp_file("/proc/$pid/stat") =~ s/.*\) //sr)[2, 3];
+	is("$group $session", "$pid $pid", 'it is in a session of its own: an immediate stop, which signals the group, makes no core of it');
 	$standby->stop('fast');
 	is_gone($pid, 'a fast stop does not wait for a server that does not answer');
 }
