@@ -46,11 +46,11 @@ FC_EXPORT void _PG_init(void);
 FC_EXPORT void fc_writer_main(Datum arg);
 FC_EXPORT void fc_buffers_main(Datum arg);
 FC_EXPORT void fc_resolver_main(Datum arg);
+FC_EXPORT void fc_follow_main(Datum arg);
+FC_EXPORT void fc_follow_load_main(Datum arg);
 
 /* Without a cache: only what reads and writes there are, for advice. */
 static bool listens = false;
-FC_EXPORT void fc_follow_main(Datum arg);
-FC_EXPORT void fc_follow_load_main(Datum arg);
 
 /* It was decided, in the postmaster, that this server has no cache. */
 static bool stayed_out = false;
@@ -181,6 +181,7 @@ take_part(Size bytes)
 	}
 	fc_attach_events();
 	fc_resolver_init();
+	fc_statements_init();
 	return true;
 }
 
@@ -260,7 +261,6 @@ _PG_init(void)
 			fc_memory_register(&memory);
 		return;
 	}
-	fc_statements_init();
 
 	/* now or never; if there is no room for the cache the writer ends at once */
 	RegisterBackgroundWorker(&worker);

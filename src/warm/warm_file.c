@@ -64,10 +64,11 @@ write_all(int fd, const void *from, size_t bytes)
 	return true;
 }
 
+/* Something else by that name, such as a FIFO, is not waited for. */
 static int
 open_to_read(const char *path)
 {
-	return open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	return open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 }
 
 /* It may be written at this moment: then the CRC is wrong, and the next look finds it whole. */
@@ -108,7 +109,7 @@ fc_warm_read_run(FcRunId *run, uint64 *w)
 static int
 begin(const char *path)
 {
-	return open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, pg_file_create_mode);
+	return open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, pg_file_create_mode);
 }
 
 /* The file is complete: under its name, and durable, unless that does not matter. */
@@ -159,7 +160,7 @@ bool
 fc_warm_change_run(const FcRunId *run, uint64 w)
 {
 	FcWarmRun	file;
-	int			fd = open(FC_RUN_FILE, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
+	int			fd = open(FC_RUN_FILE, O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 	bool		ok;
 
 	if (fd < 0)
