@@ -185,7 +185,7 @@ CREATE FUNCTION pg_flashcache_policy_files(
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'fc_policy_files'
 LANGUAGE C VOLATILE PARALLEL UNSAFE
-SET search_path = pg_catalog, pg_temp;
+SET search_path = pg_catalog, pg_temp SET jit = off;
 
 COMMENT ON FUNCTION pg_flashcache_policy_files() IS
 	'relations of this database that have a policy; see view pg_flashcache_policies';

@@ -469,7 +469,11 @@ fc_cache_apply_rules(void)
 	{
 		if (begin < rests_until)
 			return false;
-		/* to the end, whatever is published meanwhile: that is for the next pass */
+
+		/*
+		 * to the end, whatever is published meanwhile: that is for the next
+		 * pass
+		 */
 		wanted = false;
 		rules_at = 0;
 		took = 0;

@@ -31,7 +31,6 @@ extern FcFollowWhy fc_follow_wanted(void);
 typedef struct FcFollowLoaded
 {
 	bool		began;			/* the database has let it in */
-	bool		ended;			/* it has come to its end */
 	uint64		loaded;
 	FcFollowMissing missing;
 } FcFollowLoaded;

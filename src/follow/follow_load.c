@@ -304,6 +304,7 @@ fc_follow_load(Oid database)
 	static Rows rows;
 	static Task task;
 	FcFollowLoaded loaded = {0};
+	bool		goes_on_cold;
 	FcImported	hot = {0};
 	FcImported	cold = {0};
 
@@ -324,13 +325,13 @@ fc_follow_load(Oid database)
 	if (rows.fd < 0)
 		return;					/* the follower has ended */
 	begin_rows(&rows, FC_MAP_HEATS - 1, 1);
-	loaded.ended = fc_prewarm_rows(next_row, &rows, goes_on, true, &hot);
+	goes_on_cold = fc_prewarm_rows(next_row, &rows, goes_on, true, &hot);
 	add_imported(&loaded, &hot);
 	fc_follow_set_loaded(&loaded);
-	if (loaded.ended)
+	if (goes_on_cold)
 	{
 		begin_rows(&rows, 0, 0);
-		loaded.ended = fc_prewarm_rows(next_row, &rows, goes_on, false, &cold);
+		(void) fc_prewarm_rows(next_row, &rows, goes_on, false, &cold);
 		add_imported(&loaded, &cold);
 		fc_follow_set_loaded(&loaded);
 	}

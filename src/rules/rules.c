@@ -350,7 +350,11 @@ fc_rules_publish(Oid db, FcRuleFile *files, uint32 n, uint32 rules)
 
 	if (shared == NULL)
 		return;
-	/* sorted without the lock; once more where others have taken the room meanwhile */
+
+	/*
+	 * sorted without the lock; once more where others have taken the room
+	 * meanwhile
+	 */
 	LWLockAcquire(&shared->lock, LW_SHARED);
 	fit = Min(n, room_for(db));
 	LWLockRelease(&shared->lock);
