@@ -135,7 +135,8 @@ fc_relation_pages(PG_FUNCTION_ARGS)
 	if (max_slots <= 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("max_slots must be greater than zero")));
+				 errmsg("max_slots must be greater than zero"),
+				 errhint("It is how many slots of the cache are looked at, at most; the default looks at all of a cache of up to 128 GB.")));
 	InitMaterializedSRF(fcinfo, 0);
 	objects = fc_objects_count(MyDatabaseId, max_slots, &every);
 	for (bool more = true, first = true; more; first = false)

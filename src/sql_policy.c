@@ -178,12 +178,14 @@ set_relation(Oid function, Oid relid, bool tree_only, const char *policy)
 		ereport(ERROR,
 				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
 				 tree_only ? errmsg("\"%s\" is not partitioned", NameStr(form->relname)) :
-				 errmsg("\"%s\" has no storage", NameStr(form->relname))));
+				 errmsg("\"%s\" has no storage", NameStr(form->relname)),
+				 errhint("Relations that have a policy are tables, indexes, materialized views, TOAST tables and sequences; partitioned ones are trees.")));
 	if (form->relisshared || form->relpersistence == RELPERSISTENCE_TEMP)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 form->relisshared ? errmsg("\"%s\" is shared by all databases, and cannot have a policy", NameStr(form->relname)) :
-				 errmsg("\"%s\" is temporary, and never cached", NameStr(form->relname))));
+				 errmsg("\"%s\" is temporary, and never cached", NameStr(form->relname)),
+				 errhint("Policies are about relations of one database that outlive their session.")));
 	if (form->relpersistence == RELPERSISTENCE_UNLOGGED && strcmp(policy, "default") != 0)
 		ereport(NOTICE,
 				(errmsg("\"%s\" is unlogged, and never cached: its policy is in force once it is set to LOGGED", NameStr(form->relname))));
@@ -258,7 +260,8 @@ fc_set_policy_object(PG_FUNCTION_ARGS)
 		if (get_tablespace_oid(name, removes) == GLOBALTABLESPACE_OID)
 			ereport(ERROR,
 					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-					 errmsg("tablespace \"%s\" is shared by all databases, and cannot have a policy", name)));
+					 errmsg("tablespace \"%s\" is shared by all databases, and cannot have a policy", name),
+					 errhint("Policies are about relations of one database.")));
 		store(function, kind, "", name, policy);
 	}
 	else if (strcmp(kind, "database") == 0)
@@ -364,7 +367,8 @@ fc_policy_files(PG_FUNCTION_ARGS)
 	else
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_TABLE),
-				 errmsg("the table of rules is not there")));
+				 errmsg("the table of rules is not there"),
+				 errhint("Run CREATE EXTENSION pg_flashcache, or ALTER EXTENSION pg_flashcache UPDATE.")));
 	resolved = fc_resolver_resolve(&rules, true, &n);
 	by_file = palloc_extended(Max(n, 1) * sizeof(*by_file), MCXT_ALLOC_HUGE);
 	for (uint32 i = 0; i < n; i++)
