@@ -3,10 +3,6 @@
  * resolver.c
  *	  See resolver.h.
  *
- * Rules name their objects, so that they survive a dump, and whatever gives a
- * relation another file or another OID.  The catalogs say which files these
- * have now; the map file says it of mapped catalogs.
- *
  * Nobody is to wait for this, and it waits for nobody: the few catalogs that
  * are read are locked only where that is possible at once, relations are not
  * locked at all, and what is locked deeper down ends the look after LOCK_MS.
@@ -31,7 +27,6 @@
 #include "access/table.h"
 #include "access/xact.h"
 #include "access/xlog.h"
-#include "catalog/dependency.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_database.h"
 #include "catalog/pg_depend.h"
@@ -41,7 +36,6 @@
 #include "catalog/pg_namespace.h"
 #include "catalog/pg_tablespace.h"
 #include "catalog/pg_type_d.h"
-#include "utils/fmgroids.h"
 #include "commands/extension.h"
 #include "compat.h"
 #include "executor/spi.h"
@@ -51,222 +45,21 @@
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
 #include "resolver.h"
+#include "rulebook.h"
 #include "storage/lmgr.h"
 #include "storage/lock.h"
 #include "tcop/tcopprot.h"
-#include "utils/array.h"
-#include "utils/builtins.h"
+#include "utils/fmgroids.h"
 #include "utils/guc.h"
-#include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/timeout.h"
 
-#define RULES_TABLE "pg_flashcache_policy_rules"
 #define LOCK_MS "1000"
 #define LOOK_MS 30000
 
 #define MOST_DATABASES 65536
-
-/*
- * The best rule of each relation that has a file.  An index follows its table,
- * a TOAST table the table it belongs to: these are its chain.  $1: also rules
- * about tablespaces and the database; $2 to $5: the rules.
- */
-#define FC_RULES \
-	"SELECT kind, schemaname, objname, policy FROM ROWS FROM (pg_catalog.unnest($2), pg_catalog.unnest($3), " \
-	"pg_catalog.unnest($4), pg_catalog.unnest($5)) AS r(kind, schemaname, objname, policy)"
-
-static const char *const resolve_sql =
-"WITH RECURSIVE rules AS (" FC_RULES "), named AS ("
-"  SELECT c.oid, r.kind, r.policy, r.schemaname, r.objname"
-"  FROM rules r JOIN pg_catalog.pg_namespace n ON n.nspname = r.schemaname"
-"    JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = r.objname"
-"  WHERE r.kind IN ('relation', 'partition tree')"
-"), tree AS ("
-"  SELECT oid, policy, schemaname, objname, 0 AS depth FROM named WHERE kind = 'partition tree'"
-"  UNION ALL"
-"  SELECT i.inhrelid, t.policy, t.schemaname, t.objname, t.depth + 1"
-"  FROM tree t JOIN pg_catalog.pg_inherits i ON i.inhparent = t.oid"
-"), files AS ("
-"  SELECT c.oid, pg_catalog.pg_relation_filenode(c.oid) AS file,"
-"    CASE c.reltablespace WHEN 0 THEN d.dattablespace ELSE c.reltablespace END AS spc"
-"  FROM pg_catalog.pg_class c, pg_catalog.pg_database d"
-"  WHERE c.relkind IN ('r', 'i', 't', 'm', 'S') AND c.relpersistence = 'p' AND NOT c.relisshared"
-"    AND d.datname = pg_catalog.current_database()"
-"), chain AS ("
-"  SELECT f.oid, f.oid AS link, 0 AS step FROM files f"
-"  UNION ALL"
-"  SELECT ch.oid, coalesce(x.indrelid, t.oid), ch.step + 1"
-"  FROM chain ch LEFT JOIN pg_catalog.pg_index x ON x.indexrelid = ch.link"
-"    LEFT JOIN pg_catalog.pg_class t ON t.reltoastrelid = ch.link"
-"  WHERE x.indrelid IS NOT NULL OR t.oid IS NOT NULL"
-"), candidate AS ("
-"  SELECT ch.oid, n.policy, n.kind, n.schemaname, n.objname, ch.step * 10000 AS rank"
-"  FROM chain ch JOIN named n ON n.oid = ch.link AND n.kind = 'relation'"
-"  UNION ALL"
-"  SELECT ch.oid, t.policy, 'partition tree', t.schemaname, t.objname, ch.step * 10000 + 1 + t.depth"
-"  FROM chain ch JOIN tree t ON t.oid = ch.link"
-"  UNION ALL"
-"  SELECT ch.oid, r.policy, r.kind, r.schemaname, r.objname, 1000000 - ch.step"
-"  FROM rules r JOIN pg_catalog.pg_namespace n ON n.nspname = r.objname"
-"    JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid JOIN chain ch ON ch.link = c.oid"
-"  WHERE r.kind = 'schema'"
-"  UNION ALL"
-"  SELECT f.oid, r.policy, r.kind, r.schemaname, r.objname, 2000000"
-"  FROM rules r JOIN pg_catalog.pg_tablespace s ON s.spcname = r.objname JOIN files f ON f.spc = s.oid"
-"  WHERE r.kind = 'tablespace' AND $1"
-"  UNION ALL"
-"  SELECT f.oid, r.policy, r.kind, r.schemaname, r.objname, 3000000"
-"  FROM rules r, files f WHERE r.kind = 'database' AND $1"
-") "
-"SELECT DISTINCT ON (c.oid) c.oid, f.spc, f.file, c.policy, c.kind, c.schemaname, c.objname "
-"FROM candidate c JOIN files f ON f.oid = c.oid WHERE f.file IS NOT NULL ORDER BY c.oid, c.rank";
-
-/* All files of a tablespace, and all files. */
-static const char *const wide_sql =
-"WITH rules AS (" FC_RULES ") SELECT s.oid, r.policy FROM rules r JOIN pg_catalog.pg_tablespace s ON s.spcname = r.objname WHERE r.kind = 'tablespace' "
-"UNION ALL SELECT 0::pg_catalog.oid, r.policy FROM rules r WHERE r.kind = 'database'";
-
-static FcRule
-rule_of(const char *policy)
-{
-	return strcmp(policy, "keep") == 0 ? FC_RULE_KEEP :
-		strcmp(policy, "none") == 0 ? FC_RULE_NONE : FC_RULE_NORMAL;
-}
-
-/*
- * The table of rules that belongs to the extension in this schema, or
- * InvalidOid.  Only its OID is used from here on: whoever owns the schema may
- * rename it, and let its name mean a table of his own.
- */
-Oid
-fc_resolver_table(Oid schema)
-{
-	Oid			extension = get_extension_oid("pg_flashcache", true);
-	Oid			table = OidIsValid(schema) ? get_relname_relid(RULES_TABLE, schema) : InvalidOid;
-
-	return OidIsValid(extension) && OidIsValid(table) &&
-		getExtensionOfObject(RelationRelationId, table) == extension ? table : InvalidOid;
-}
-
-bool
-fc_resolver_trusts(Relation rel)
-{
-	return rel->rd_rel->relkind == RELKIND_RELATION && superuser_arg(rel->rd_rel->relowner);
-}
-
-bool
-fc_resolver_columns(Relation rel, AttrNumber *attnum)
-{
-	static const char *const columns[FC_RULE_COLUMNS] = {"kind", "schemaname", "objname", "policy"};
-	bool		good = true;
-
-	for (int i = 0; i < FC_RULE_COLUMNS && good; i++)
-	{
-		attnum[i] = get_attnum(RelationGetRelid(rel), columns[i]);
-		good = attnum[i] != InvalidAttrNumber && get_atttype(RelationGetRelid(rel), attnum[i]) == TEXTOID;
-	}
-	return good;
-}
-
-FcRules
-fc_resolver_rules(Oid table)
-{
-	FcRules		rules = {0};
-	ArrayBuildState *built[FC_RULE_COLUMNS] = {NULL};
-	AttrNumber	attnum[FC_RULE_COLUMNS];
-	Relation	rel = try_relation_open(table, AccessShareLock);
-	SysScanDesc scan;
-	HeapTuple	tuple;
-	Datum	   *values;
-	bool	   *nulls;
-
-	if (rel != NULL && fc_resolver_trusts(rel) && fc_resolver_columns(rel, attnum))
-	{
-		scan = systable_beginscan(rel, InvalidOid, false, GetActiveSnapshot(), 0, NULL);
-		values = palloc(RelationGetNumberOfAttributes(rel) * sizeof(Datum));
-		nulls = palloc(RelationGetNumberOfAttributes(rel) * sizeof(bool));
-		while (HeapTupleIsValid(tuple = systable_getnext(scan)))
-		{
-			/*
-			 * heap_getattr() takes a function that not all minor releases
-			 * have
-			 */
-			heap_deform_tuple(tuple, RelationGetDescr(rel), values, nulls);
-			for (int i = 0; i < FC_RULE_COLUMNS; i++)
-				built[i] = accumArrayResult(built[i], values[attnum[i] - 1], nulls[attnum[i] - 1], TEXTOID, CurrentMemoryContext);
-			rules.n++;
-		}
-		systable_endscan(scan);
-	}
-	if (rel != NULL)
-		relation_close(rel, NoLock);
-	for (int i = 0; i < FC_RULE_COLUMNS; i++)
-		rules.column[i] = built[i] ? makeArrayResult(built[i], CurrentMemoryContext) :
-			PointerGetDatum(construct_empty_array(TEXTOID));
-	return rules;
-}
-
-/* A column of the i-th row, in the memory of SPI. */
-static char *
-value(uint64 i, int column)
-{
-	char	   *s = SPI_getvalue(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, column);
-
-	return s != NULL ? s : pstrdup("");
-}
-
-static Oid
-oid_value(uint64 i, int column)
-{
-	bool		isnull;
-	Datum		datum = SPI_getbinval(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, column, &isnull);
-
-	return isnull ? InvalidOid : DatumGetObjectId(datum);
-}
-
-static void
-query(const char *sql, bool wide, const FcRules *rules)
-{
-	Oid			types[1 + FC_RULE_COLUMNS] = {BOOLOID, TEXTARRAYOID, TEXTARRAYOID, TEXTARRAYOID, TEXTARRAYOID};
-	Datum		args[1 + FC_RULE_COLUMNS] = {BoolGetDatum(wide)};
-
-	memcpy(&args[1], rules->column, sizeof(rules->column));
-	if (SPI_execute_with_args(sql, lengthof(args), types, args, NULL, true, 0) != SPI_OK_SELECT)
-		elog(ERROR, "the rules could not be resolved");
-}
-
-FcResolved *
-fc_resolver_resolve(const FcRules *rules, bool wide, uint32 *n)
-{
-	MemoryContext caller = CurrentMemoryContext;
-	MemoryContext spi;
-	FcResolved *resolved;
-
-	SPI_connect();
-	query(resolve_sql, wide, rules);
-	*n = (uint32) SPI_processed;
-	spi = MemoryContextSwitchTo(caller);
-	resolved = palloc_extended(Max(*n, 1) * sizeof(FcResolved), MCXT_ALLOC_HUGE);
-	for (uint32 i = 0; i < *n; i++)
-	{
-		FcResolved *r = &resolved[i];
-
-		r->relid = oid_value(i, 1);
-		r->file.rel.spc = oid_value(i, 2);
-		r->file.rel.db = MyDatabaseId;
-		r->file.rel.rel = oid_value(i, 3);
-		r->file.rule = rule_of(value(i, 4));
-		r->kind = value(i, 5);
-		r->schema = value(i, 6);
-		r->name = value(i, 7);
-	}
-	MemoryContextSwitchTo(spi);
-	SPI_finish();
-	return resolved;
-}
 
 /* ---- the worker ---- */
 
@@ -296,7 +89,7 @@ find_rules(bool *locked)
 		schema = ((Form_pg_extension) GETSTRUCT(tuple))->extnamespace;
 	systable_endscan(scan);
 	table_close(rel, NoLock);
-	table = fc_resolver_table(schema);
+	table = fc_rulebook_table(schema);
 	if (!OidIsValid(table))
 		return InvalidOid;
 	if (!ConditionalLockRelationOid(table, AccessShareLock))
@@ -307,7 +100,7 @@ find_rules(bool *locked)
 	rel = try_relation_open(table, NoLock);
 	if (rel == NULL)
 		return InvalidOid;
-	trusted = fc_resolver_trusts(rel);
+	trusted = fc_rulebook_trusts(rel);
 	relation_close(rel, NoLock);
 	return trusted ? table : InvalidOid;
 }
@@ -330,10 +123,11 @@ lock_catalogs(void)
 static void
 publish(Oid table)
 {
-	FcRules		rules = fc_resolver_rules(table);
+	FcRules		rules = fc_rulebook_read(table);
 	uint32		n = 0;
 	uint32		nwide;
 	FcResolved *resolved;
+	FcRuleFile *wide;
 	FcRuleFile *files;
 
 	if (rules.n == 0)
@@ -341,24 +135,13 @@ publish(Oid table)
 		fc_rules_publish(MyDatabaseId, NULL, 0, 0);
 		return;
 	}
-	resolved = fc_resolver_resolve(&rules, false, &n);
-	SPI_connect();
-	query(wide_sql, true, &rules);
-	nwide = (uint32) SPI_processed;
+	resolved = fc_rulebook_resolve(&rules, false, &n);
+	wide = fc_rulebook_wide(&rules, &nwide);
 	files = palloc_extended((n + nwide + 1) * sizeof(FcRuleFile), MCXT_ALLOC_HUGE);
 	for (uint32 i = 0; i < n; i++)
 		files[i] = resolved[i].file;
-	for (uint32 i = 0; i < nwide; i++)
-	{
-		FcRuleFile *file = &files[n + i];
-
-		file->rel.spc = oid_value(i, 1);
-		file->rel.db = MyDatabaseId;
-		file->rel.rel = InvalidOid;
-		file->rule = rule_of(value(i, 2));
-	}
+	memcpy(&files[n], wide, nwide * sizeof(FcRuleFile));
 	fc_rules_publish(MyDatabaseId, files, n + nwide, rules.n);
-	SPI_finish();
 }
 
 /*
@@ -461,7 +244,7 @@ discard_settings(void)
 {
 	MemoryContext caller = CurrentMemoryContext;
 	static const char *const sql =
-		"SELECT s.name, s.boot_val FROM pg_catalog.pg_show_all_settings() s"
+		"SELECT s.name, coalesce(s.boot_val, '') FROM pg_catalog.pg_show_all_settings() s"
 		" WHERE s.source OPERATOR(pg_catalog.=) ANY (ARRAY['database', 'user', 'database user'])"
 		" AND s.context OPERATOR(pg_catalog.=) ANY (ARRAY['user', 'superuser'])";
 
@@ -469,7 +252,8 @@ discard_settings(void)
 	if (SPI_execute(sql, true, 0) != SPI_OK_SELECT)
 		elog(ERROR, "the settings could not be read");
 	for (uint64 i = 0; i < SPI_processed; i++)
-		(void) set_config_option(value(i, 1), value(i, 2), PGC_SUSET, PGC_S_OVERRIDE,
+		(void) set_config_option(SPI_getvalue(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 1),
+								 SPI_getvalue(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 2), PGC_SUSET, PGC_S_OVERRIDE,
 								 GUC_ACTION_SET, true, DEBUG1, false);
 	SPI_finish();
 	MemoryContextSwitchTo(caller);

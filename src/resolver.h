@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * resolver.h
- *	  Finds out which files the policies of a database mean.
+ *	  Has the files that the policies of a database mean published: a background
+ *	  worker for each look, and what each transaction says at its end.
  *
  * Copyright (c) 2026, the pg_flashcache developers
  *
@@ -10,51 +11,12 @@
 #ifndef FC_RESOLVER_H
 #define FC_RESOLVER_H
 
-#include "rules/rules.h"
-#include "utils/relcache.h"
+#include "types.h"
 
 /* In the postmaster: each transaction that changes something will say so. */
 extern void fc_resolver_init(void);
 
 /* Body of the background worker: looks at that database, or, InvalidOid, at which there are. */
 extern void fc_resolver_run(Oid db);
-
-#define FC_RULE_COLUMNS 4		/* kind, schemaname, objname, policy */
-
-/* The rules of a database: an array of text for each column. */
-typedef struct FcRules
-{
-	uint32		n;
-	Datum		column[FC_RULE_COLUMNS];
-} FcRules;
-
-/* A rule, and one of the relations that have their policy from it. */
-typedef struct FcResolved
-{
-	Oid			relid;
-	FcRuleFile	file;
-	const char *kind;
-	const char *schema;
-	const char *name;
-} FcResolved;
-
-/*
- * What the rules of the current database mean, as the current transaction
- * sees them; n of them, in the caller's memory.  `wide`: also the files of
- * rules about tablespaces and the database, one by one.  Raises.
- */
-extern FcResolved *fc_resolver_resolve(const FcRules *rules, bool wide, uint32 *n);
-
-/* The extension's table of rules in that schema; InvalidOid if there is none. */
-extern Oid	fc_resolver_table(Oid schema);
-
-/* A table that a superuser owns: nothing of anybody else's is run when it is read or changed. */
-extern bool fc_resolver_trusts(Relation rel);
-
-/* The numbers of its columns; false if they are not those of the table of rules. */
-extern bool fc_resolver_columns(Relation rel, AttrNumber *attnum);
-
-/* What is in it, by the active snapshot; nothing if it is no longer a superuser's table.  Raises. */
-extern FcRules fc_resolver_rules(Oid table);
 
 #endif							/* FC_RESOLVER_H */

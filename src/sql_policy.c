@@ -31,7 +31,7 @@
 #include "compat.h"
 #include "directory/directory.h"
 #include "miscadmin.h"
-#include "resolver.h"
+#include "rulebook.h"
 #include "rules/rules.h"
 #include "settings.h"
 #include "sql_row.h"
@@ -99,7 +99,7 @@ warn_without_effect(void)
 static void
 store(Oid function, const char *kind, const char *schema, const char *name, const char *policy)
 {
-	Oid			table = fc_resolver_table(get_func_namespace(function));
+	Oid			table = fc_rulebook_table(get_func_namespace(function));
 	const char *text[FC_RULE_COLUMNS] = {kind, schema, name, policy};
 	AttrNumber	attnum[FC_RULE_COLUMNS];
 	ScanKeyData key[FC_RULE_COLUMNS - 1];
@@ -115,12 +115,12 @@ store(Oid function, const char *kind, const char *schema, const char *name, cons
 	PreventCommandIfReadOnly("pg_flashcache_set_policy()");
 	/* others who change rules wait, those who read them don't */
 	rel = OidIsValid(table) ? try_relation_open(table, ShareRowExclusiveLock) : NULL;
-	if (rel == NULL || rel->rd_rel->relkind != RELKIND_RELATION || !fc_resolver_columns(rel, attnum))
+	if (rel == NULL || rel->rd_rel->relkind != RELKIND_RELATION || !fc_rulebook_columns(rel, attnum))
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_TABLE),
 				 errmsg("the table of rules is not there"),
 				 errhint("Run CREATE EXTENSION pg_flashcache, or ALTER EXTENSION pg_flashcache UPDATE.")));
-	if (!fc_resolver_trusts(rel))
+	if (!fc_rulebook_trusts(rel))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("the table of rules does not belong to a superuser"),
@@ -361,15 +361,15 @@ fc_policy_files(PG_FUNCTION_ARGS)
 
 	check_declared(fcinfo, RECORDOID, true, 0, NULL);
 	InitMaterializedSRF(fcinfo, 0);
-	table = fc_resolver_table(get_func_namespace(fcinfo->flinfo->fn_oid));
+	table = fc_rulebook_table(get_func_namespace(fcinfo->flinfo->fn_oid));
 	if (OidIsValid(table))
-		rules = fc_resolver_rules(table);
+		rules = fc_rulebook_read(table);
 	else
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_TABLE),
 				 errmsg("the table of rules is not there"),
 				 errhint("Run CREATE EXTENSION pg_flashcache, or ALTER EXTENSION pg_flashcache UPDATE.")));
-	resolved = fc_resolver_resolve(&rules, true, &n);
+	resolved = fc_rulebook_resolve(&rules, true, &n);
 	by_file = palloc_extended(Max(n, 1) * sizeof(*by_file), MCXT_ALLOC_HUGE);
 	for (uint32 i = 0; i < n; i++)
 		by_file[i] = &resolved[i];

@@ -30,6 +30,7 @@ MODULES: dict[str, int] = {
     "writer": 4,
     "explain": 4,
     "resolver": 4,
+    "rulebook": 3,
     "statements": 4,
     "objects": 4,
     "buffers": 4,
