@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import re
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +18,7 @@ from psycopg.rows import dict_row
 from pgflash.monitoring.metrics import SERVER
 from pgflash.monitoring.powa import NAMES
 
-from .conftest import Monitored, pgflash, until
+from .conftest import ROOT, Monitored, pgflash, running, until
 
 COALESCE = 5
 COUNTERS = [metric for metric in SERVER.metrics if metric.kind == "counter"]
@@ -243,6 +246,41 @@ def test_another_server(registered: Powa) -> None:
     finally:
         registered.of_powa(f"DELETE FROM powa_servers WHERE id = {number}")
     assert registered.of_powa(f"SELECT count(*) FROM powa_functions WHERE srvid = {number}") == "0"
+
+
+def _has_collector() -> bool:
+    """With the configuration that Debian's package has: it is read before any other, and names the database only."""
+    config = Path("/etc/powa-collector.conf")
+    try:
+        return bool(shutil.which("powa-collector")) and json.loads(config.read_text())["repository"]["dsn"] == "postgresql:///powa"
+    except (OSError, ValueError, KeyError):
+        return False
+
+
+@pytest.mark.skipif(not _has_collector(), reason="Debian's powa-collector is not installed, or is set up for another repository")
+def test_the_collector(registered: Powa, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """It really reads a server and sends what it has read; that this one is its own repository makes no difference to it."""
+    socket = f"{registered.folder}/socket"
+    registered.of_powa(f"SELECT powa_register_server('{socket}', username => 'postgres', frequency => 5)")
+    number = int(registered.of_powa(f"SELECT id FROM powa_servers WHERE hostname = '{socket}'"))
+    registered.of_powa(f"SELECT powa_flashcache_register({number})")
+    monkeypatch.setenv("PGHOST", socket)
+    monkeypatch.setenv("PGUSER", "postgres")
+    try:
+        with running(tmp_path / "collector.log", "powa-collector"):
+            until(lambda: registered.samples(f"srvid = {number}"))
+        assert registered.samples(f"srvid = {number}")[0]["capacity_bytes"] == registered.stat()["slots"] * 8192
+        assert registered.of_powa(f"SELECT errors FROM powa_snapshot_metas WHERE srvid = {number}") == ""
+    finally:
+        registered.of_powa(f"DELETE FROM powa_servers WHERE id = {number}")
+
+
+def test_the_documented_query(registered: Powa) -> None:
+    registered.snapshot()
+    registered.snapshot()
+    (query,) = re.findall(r"```sql\n(SELECT ts,.*?)```", (ROOT / "docs/monitoring.md").read_text(), re.DOTALL)
+    first, second = registered.powa_rows(query)
+    assert first["hits_per_second"] is None and second["hits_per_second"] >= 0 and second["used_bytes"] > 0
 
 
 def test_without_the_extension(registered: Powa) -> None:

@@ -4,7 +4,7 @@
 #   are for and on nothing else; all SQL runs, all PromQL parses, the dashboard keeps to Grafana's schema. pgflash top: its
 #   numbers, on a terminal and without one, with servers that are down or silent, and that it shows no password.
 # Majors: 15
-# Packages: postgresql-15-powa prometheus prometheus-node-exporter prometheus-sql-exporter python3-venv
+# Packages: postgresql-15-powa powa-collector prometheus prometheus-node-exporter prometheus-sql-exporter python3-venv
 # Fetches: python
 # Minutes: 1
 
