@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from pgflash.monitoring.exporters import made
 from pgflash.monitoring.metrics import older
+from pgflash.monitoring.storage import FULL, RULES, WORN
 from pgflash.monitoring.yamltext import as_yaml
 
 
@@ -81,6 +82,17 @@ ALERTS = (
         "the flash cache of {{ $labels.instance }} has been of little use: {{ $labels.verdict }}",
         "docs/views.md says what each verdict means, and what to do.",
     ),
+    Alert(
+        "PgFlashcacheTablespaceFull", FULL, "6h", "warning",
+        "at the rate of the last week, {{ $labels.mountpoint }} of {{ $labels.host }} will be full within 30 days",
+        "It holds the tablespace {{ $labels.tablespace }} of {{ $labels.instance }}. Needs node_exporter on that machine.",
+    ),
+    Alert(
+        "PgFlashcacheWear", WORN, "1h", "warning",
+        "{{ $labels.device }} of {{ $labels.host }} nears the end of its endurance",
+        "The drive reports more than 80 % of what it is made for as used, or will report all of it within 90 days at the rate of the "
+        "last 30. A drive of a machine with a flash cache: if it is the cache's, lower pg_flashcache.write_limit.",
+    ),
 )  # fmt: skip
 
 
@@ -93,5 +105,8 @@ def alerts(version: str, schema: str, dsn: str) -> dict[str, str]:
         for alert in ALERTS
         if older(alert.since, version)
     ]  # fmt: skip
-    comment = f"{made(version, schema)}\nAlerts for Prometheus: a file of rule_files in prometheus.yml."
-    return {"pg_flashcache.rules.yml": as_yaml(comment, {"groups": [{"name": "pg_flashcache", "rules": rules}]})}
+    recorded = [{"record": name, "expr": expr} for name, expr in RULES]
+    comment = (
+        f"{made(version, schema)}\nAlerts for Prometheus, and what the dashboard reads of storage: a file of rule_files in prometheus.yml."
+    )
+    return {"pg_flashcache.rules.yml": as_yaml(comment, {"groups": [{"name": "pg_flashcache", "rules": recorded + rules}]})}

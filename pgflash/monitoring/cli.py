@@ -24,6 +24,7 @@ class Tool(StrEnum):
     SQL_EXPORTER_BURNINGALCHEMIST = "sql_exporter-burningalchemist"
     POSTGRES_EXPORTER = "postgres_exporter"
     PGWATCH = "pgwatch"
+    POWA = "powa"
     GRAFANA = "grafana"
     ALERTS = "alerts"
     NODE_TEXTFILE = "node-textfile"
@@ -31,13 +32,14 @@ class Tool(StrEnum):
 
 def files_for(tool: Tool, version: str, schema: str, dsn: str) -> dict[str, str]:
     """Name and content of each file."""
-    from pgflash.monitoring import alerts, dashboard, exporters, pgwatch, textfile
+    from pgflash.monitoring import alerts, dashboard, exporters, pgwatch, powa, textfile
 
     makers: dict[Tool, Callable[[str, str, str], dict[str, str]]] = {
         Tool.SQL_EXPORTER_FREE: exporters.sql_exporter_free,
         Tool.SQL_EXPORTER_BURNINGALCHEMIST: exporters.sql_exporter_burningalchemist,
         Tool.POSTGRES_EXPORTER: exporters.postgres_exporter,
         Tool.PGWATCH: pgwatch.pgwatch,
+        Tool.POWA: powa.powa,
         Tool.GRAFANA: dashboard.grafana,
         Tool.ALERTS: alerts.alerts,
         Tool.NODE_TEXTFILE: textfile.node_textfile,

@@ -11,6 +11,7 @@ from typing import Any
 from pgflash.errors import MachineError
 from pgflash.monitoring.alerts import hit_ratio
 from pgflash.monitoring.metrics import older
+from pgflash.monitoring.storage import EDGES, MONTH, NODES, PREDICTED, USED, USED_THEN, WEAR
 
 INSTANCE = '{instance=~"$instance"}'
 WINDOW = "$__rate_interval"
@@ -18,15 +19,17 @@ WINDOW = "$__rate_interval"
 
 @dataclass(frozen=True)
 class Panel:
-    """One panel: lines are (expression, legend). {i} stands for the selected servers."""
+    """One panel: lines are (expression, legend). {i} stands for the selected servers. Of a node graph, legends are names of frames."""
 
-    kind: str  # timeseries, stat, table or statetimeline
+    kind: str  # timeseries, table, statetimeline, bargauge or nodegraph
     title: str
     unit: str
     lines: tuple[tuple[str, str], ...]
     description: str = ""
     width: int = 12
+    height: int = 9
     stacked: bool = False
+    warns: bool = False  # of bars: much is bad
     since: str = "1.0"
     limits: tuple[float | None, float | None] = field(default=(0, None))
 
@@ -106,6 +109,28 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
         ),
     ),
     (
+        "Storage",
+        (
+            Panel("nodegraph", "Databases, tablespaces, file systems and flash", "",
+                  ((NODES, "nodes"), (PREDICTED, "predicted"), (EDGES, "edges")),
+                  "What is used now, and, below, in 30 days at the rate of the last 7. File systems need node_exporter and the recording "
+                  "rules of pg_flashcache.rules.yml.", width=24, height=16, limits=(None, None)),
+            Panel("bargauge", "File systems of tablespaces, used", "percentunit",
+                  ((USED, "{{host}} {{mountpoint}} now"), (USED_THEN, "{{host}} {{mountpoint}} in 30 days")),
+                  "At the rate of the last 7 days.", width=8, limits=(0, 1), warns=True),
+            Panel("bargauge", "Flash caches, used", "percentunit",
+                  (("pg_flashcache_used_bytes{i} / (pg_flashcache_capacity_bytes{i} > 0)", "{{instance}}"),),
+                  "A cache that is full is well: pages that are used less make room for others.", width=8, limits=(0, 1)),
+            Panel("bargauge", "Wear of drives", "percentunit",
+                  ((WEAR, "{{host}} {{device}} now"), (f"predict_linear({WEAR}[30d], {MONTH})", "{{host}} {{device}} in 30 days")),
+                  "Of the drives of machines with a flash cache, as they report it: 100 % is what they are made for. Needs "
+                  "smartctl_exporter, or node_exporter with nvme_metrics.sh.", width=8, limits=(0, 1), warns=True),
+            Panel("timeseries", "Size of databases", "bytes", (("pg_flashcache_database_size_bytes{i}", "{{instance}} {{datname}}"),)),
+            Panel("timeseries", "Size of tablespaces", "bytes",
+                  (("pg_flashcache_tablespace_size_bytes{i}", "{{instance}} {{tablespace}}"),)),
+        ),
+    ),
+    (
         "Relations and statements",
         (
             Panel("table", "Relations by disk reads", "short",
@@ -133,9 +158,9 @@ def panels(version: str) -> list[tuple[str, list[Panel]]]:
 def dashboard(version: str) -> Any:
     """As the library builds it."""
     try:
+        from grafana_foundation_sdk.builders import bargauge, nodegraph, prometheus, statetimeline, table, timeseries
         from grafana_foundation_sdk.builders import common as commons
         from grafana_foundation_sdk.builders import dashboard as boards
-        from grafana_foundation_sdk.builders import prometheus, statetimeline, table, timeseries
         from grafana_foundation_sdk.models import common
         from grafana_foundation_sdk.models import dashboard as models
         from grafana_foundation_sdk.models.prometheus import PromQueryFormat
@@ -144,14 +169,46 @@ def dashboard(version: str) -> Any:
             "the dashboard is built with Grafana's library, which is not installed", "pip install 'pgflash[grafana]' brings it along"
         ) from error
     source = models.DataSourceRef(type_val="prometheus", uid="$datasource")
-    kinds: dict[str, Any] = {"timeseries": timeseries.Panel, "table": table.Panel, "statetimeline": statetimeline.Panel}
+    kinds: dict[str, Any] = {
+        "timeseries": timeseries.Panel, "table": table.Panel, "statetimeline": statetimeline.Panel, "bargauge": bargauge.Panel,
+        "nodegraph": nodegraph.Panel,
+    }  # fmt: skip
 
-    def query(number: int, expr: str, legend: str, instant: bool) -> Any:
-        line = prometheus.Dataquery().expr(expr).legend_format(legend).ref_id(chr(ord("A") + number))
-        return line.instant().format(PromQueryFormat.TABLE) if instant else line.range()
+    def query(panel: Panel, number: int, expr: str, legend: str) -> Any:
+        line = prometheus.Dataquery().expr(expr)
+        if panel.kind == "nodegraph":
+            return line.ref_id(legend).instant().format(PromQueryFormat.TABLE)
+        line.legend_format(legend).ref_id(chr(ord("A") + number))
+        if panel.kind == "table":
+            return line.instant().format(PromQueryFormat.TABLE)
+        return line.instant() if panel.kind == "bargauge" else line.range()
+
+    def as_graph(made: Any) -> None:
+        """Two answers about nodes become one frame, by their ids, with columns of the names that the panel looks for: a column that is
+        only renamed keeps its name for that, so each is the last value of a row of one column."""
+
+        def calculated(alias: str, value: str) -> Any:
+            options = {"mode": "reduceRow", "alias": alias, "reduce": {"reducer": "lastNotNull", "include": [value]}}
+            joined = models.MatcherConfig(id_val="byRefId", options="joinByField-nodes-predicted")
+            return models.DataTransformerConfig(id_val="calculateField", options=options, filter_val=joined)
+
+        of_nodes = models.MatcherConfig(id_val="byRefId", options="/^(?:nodes|predicted)$/")
+        by_id = {"byField": "id", "mode": "outer"}
+        made.with_transformation(models.DataTransformerConfig(id_val="joinByField", options=by_id, filter_val=of_nodes))
+        made.with_transformation(calculated("mainstat", "Value #nodes"))
+        made.with_transformation(calculated("secondarystat", "Value #predicted"))
+        made.nodes(nodegraph.NodeOptions().main_stat_unit("GB").secondary_stat_unit("GB then"))
+
+    def as_bars(made: Any, warns: bool) -> None:
+        steps = [models.Threshold(None, "green")]
+        if warns:
+            steps += [models.Threshold(0.8, "orange"), models.Threshold(0.95, "red")]
+        made.orientation(common.VizOrientation.HORIZONTAL).display_mode(common.BarGaugeDisplayMode.BASIC)
+        made.reduce_options(commons.ReduceDataOptions().calcs(["lastNotNull"]))
+        made.thresholds(boards.ThresholdsConfig().mode(models.ThresholdsMode.ABSOLUTE).steps(steps))
 
     def built(panel: Panel) -> Any:
-        made = kinds[panel.kind]().title(panel.title).datasource(source).span(panel.width).height(9)
+        made = kinds[panel.kind]().title(panel.title).datasource(source).span(panel.width).height(panel.height)
         if panel.description:
             made.description(panel.description)
         if panel.unit:
@@ -166,7 +223,11 @@ def dashboard(version: str) -> Any:
             if panel.stacked:
                 made.stacking(commons.StackingConfig().mode(common.StackingMode.NORMAL))
         for number, (expr, legend) in enumerate(panel.expressions()):
-            made.with_target(query(number, expr, legend, panel.kind == "table"))
+            made.with_target(query(panel, number, expr, legend))
+        if panel.kind == "nodegraph":
+            as_graph(made)
+        if panel.kind == "bargauge":
+            as_bars(made, panel.warns)
         return made
 
     board = (

@@ -48,6 +48,7 @@ class Group:
     since: str = "1.0"
     of_database: bool = False  # what is shown is the database of the connection
     many: bool = False  # many series: not in the files that are read in one piece
+    seldom: bool = False  # takes a look at every file: asked every few minutes, where the tool can do that
 
     @property
     def reads(self) -> str:
@@ -243,6 +244,32 @@ STATEMENTS = Group(
     (("datname", "COALESCE(d.datname::text, '')"), ("queryid", "COALESCE(s.queryid::text, '')")), since="1.1", many=True,
 )  # fmt: skip
 
+DATABASES = Group(
+    "pg_flashcache_database", "Databases", "FROM pg_catalog.pg_database d WHERE NOT d.datistemplate",
+    (Metric("size_bytes", "gauge", "bytes", "Size of the database in all tablespaces.",
+            "COALESCE(pg_catalog.pg_database_size(d.oid), 0)"),),
+    (("datname", "d.datname::text"),), seldom=True,
+)  # fmt: skip
+
+_PATH = """COALESCE(NULLIF(pg_catalog.pg_tablespace_location(t.oid), ''),
+                (SELECT s.setting FROM pg_catalog.pg_settings s WHERE s.name = 'data_directory'), '')"""
+
+TABLESPACES = Group(
+    "pg_flashcache_tablespace", "Tablespaces", "FROM pg_catalog.pg_tablespace t",
+    (Metric("size_bytes", "gauge", "bytes", "Size of all that is in the tablespace.",
+            "COALESCE(pg_catalog.pg_tablespace_size(t.oid), 0)"),),
+    (("tablespace", "t.spcname::text"), ("location", _PATH)), seldom=True,
+)  # fmt: skip
+
+TABLESPACE_DATABASES = Group(
+    "pg_flashcache_tablespace_database", "Which database has something in which tablespace",
+    """FROM (SELECT oid, spcname FROM pg_catalog.pg_tablespace WHERE spcname <> 'pg_global' OFFSET 0) t
+       CROSS JOIN LATERAL pg_catalog.pg_tablespace_databases(t.oid) o(oid)
+       JOIN pg_catalog.pg_database d ON d.oid = o.oid AND NOT d.datistemplate""",
+    (Metric("present", "gauge", "", "1 if the database has something in the tablespace.", "1"),),
+    (("tablespace", "t.spcname::text"), ("datname", "d.datname::text")), seldom=True,
+)  # fmt: skip
+
 GROUPS = (
     SERVER,
     _one_of("state", "State of the cache", "state", STATES, "1 for the state that the cache is in."),
@@ -252,6 +279,9 @@ GROUPS = (
     RELATIONS,
     STATEMENTS,
     LATENCY,
+    DATABASES,
+    TABLESPACES,
+    TABLESPACE_DATABASES,
 )
 
 

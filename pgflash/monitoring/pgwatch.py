@@ -7,6 +7,7 @@ from pgflash.monitoring.metrics import Group, groups_of
 from pgflash.monitoring.yamltext import as_yaml
 
 OLDEST_SERVER = 15  # pgwatch takes the text of the greatest version that is not newer than the server's
+SELDOM = 300
 INTERVALS = {"pg_flashcache_relation": 120, "pg_flashcache_statement": 120}
 EPOCH = "(EXTRACT(epoch FROM pg_catalog.now()) * 1e9)::int8 AS epoch_ns"
 
@@ -31,7 +32,7 @@ def pgwatch(version: str, schema: str, dsn: str) -> dict[str, str]:
         }
     preset = {
         "description": "The flash cache of pg_flashcache",
-        "metrics": {group.name: INTERVALS.get(group.name, 60) for group in groups_of(version)},
+        "metrics": {group.name: SELDOM if group.seldom else INTERVALS.get(group.name, 60) for group in groups_of(version)},
     }
     comment = f"""{made(version, schema)}
 For pgwatch 3 (pgwatch --metrics=FILE, beside or within your metrics.yaml). A source that has the preset pg_flashcache

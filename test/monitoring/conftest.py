@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -175,30 +176,49 @@ def server() -> Iterator[Monitored]:
 
 @pytest.fixture(scope="session")
 def prometheus(server: Monitored, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
-    if not shutil.which("prometheus-sql-exporter") or not shutil.which("prometheus"):
-        pytest.skip("Debian's prometheus and prometheus-sql-exporter are not installed")
+    for program in ("prometheus", "prometheus-sql-exporter", "prometheus-node-exporter"):
+        if not shutil.which(program):
+            pytest.skip(f"Debian's {program} is not installed")
     folder = tmp_path_factory.mktemp("prometheus")
     done = pgflash("monitoring", "write", folder, "--for", "sql_exporter-free", "--for", "alerts")
     assert done.returncode == 0, done.stderr
-    exporter, own = free_port(), free_port()
+    exporter, node, own = free_port(), free_port(), free_port()
     config = folder / "prometheus-sql-exporter.yml"
     text = config.read_text()
-    assert "interval: 15s" in text
-    config.write_text(
-        text.replace("interval: 15s", "interval: 1s").replace("postgres://monitor@localhost:5432/postgres?sslmode=disable", server.url)
-    )
+    for interval in ("interval: 15s", "interval: 300s"):
+        assert interval in text
+        text = text.replace(interval, "interval: 1s")
+    config.write_text(text.replace("postgres://monitor@localhost:5432/postgres?sslmode=disable", server.url))
     jobs = folder / "prometheus.yml"
-    jobs.write_text(
-        "global:\n  scrape_interval: 1s\nrule_files: [pg_flashcache.rules.yml]\n"
-        + jobs.read_text().replace("localhost:9237", f"127.0.0.1:{exporter}")
-    )
     at = f"127.0.0.1:{exporter}"
     with (
         running(folder / "exporter.log", "prometheus-sql-exporter", f"-config.file={config}", f"-web.listen-address={at}"),
         running(
-            folder / "prometheus.log", "prometheus", f"--config.file={jobs}", f"--storage.tsdb.path={folder}/data",
-            f"--web.listen-address=127.0.0.1:{own}",
+            folder / "node.log", "prometheus-node-exporter", f"--web.listen-address=127.0.0.1:{node}", "--collector.disable-defaults",
+            "--collector.filesystem", "--collector.filesystem.fs-types-exclude=^$",
+            "--collector.filesystem.mount-points-exclude=^/(dev|proc|sys)($|/)",
         ),
+    ):  # fmt: skip
+        found = until(
+            lambda: (
+                re.search(r'^sql_pg_flashcache\{.*host="([^"]*)"', get(f"http://{at}/metrics"), re.MULTILINE)
+                if answers(f"http://{at}/metrics")
+                else None
+            )
+        )
+        jobs.write_text(
+            "global:\n  scrape_interval: 1s\n  evaluation_interval: 1s\nrule_files: [pg_flashcache.rules.yml]\n"
+            + jobs.read_text().replace("localhost:9237", at)
+            + f"- job_name: node\n  static_configs:\n  - targets: ['127.0.0.1:{node}']\n"
+            f"    labels: {{instance: '{found[1] or at}'}}\n"
+        )
+        yield from _read_by_prometheus(folder, jobs, at, own)
+
+
+def _read_by_prometheus(folder: Path, jobs: Path, at: str, own: int) -> Iterator[Prometheus]:
+    with running(
+        folder / "prometheus.log", "prometheus", f"--config.file={jobs}", f"--storage.tsdb.path={folder}/data",
+        f"--web.listen-address=127.0.0.1:{own}",
     ):  # fmt: skip
         made = Prometheus(f"http://127.0.0.1:{own}", f"http://{at}/metrics", folder)
         until(lambda: answers(f"{made.url}/-/ready") and answers(made.exporter))

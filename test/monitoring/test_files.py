@@ -15,6 +15,7 @@ from grafana_foundation_sdk.models import dashboard as models
 
 from pgflash.monitoring.cli import Tool
 from pgflash.monitoring.metrics import GROUPS, LEFT_OUT, NEWEST, SERVER, STATEMENTS, STATES, VERDICTS, VERSIONS, all_names, groups_of
+from pgflash.monitoring.storage import FOREIGN
 
 from .conftest import ROOT, Monitored, pgflash
 
@@ -88,16 +89,18 @@ def test_pgwatch(server: Monitored, made: dict[str, Path]) -> None:
 
 
 def test_burningalchemist(server: Monitored, made: dict[str, Path]) -> None:
-    found = yaml.safe_load(made["pg_flashcache.collector.yml"].read_text())
-    queries = {query["query_name"]: server.rows(query["query"])[0] for query in found["queries"]}
-    assert {metric["metric_name"] for metric in found["metrics"]} == all_names()
-    for metric in found["metrics"]:
+    collectors = [yaml.safe_load(made[f"{name}.collector.yml"].read_text()) for name in ("pg_flashcache", "pg_flashcache_storage")]
+    queries = {query["query_name"]: server.rows(query["query"])[0] for found in collectors for query in found["queries"]}
+    metrics = [metric for found in collectors for metric in found["metrics"]]
+    assert sorted(metric["metric_name"] for metric in metrics) == sorted(all_names())
+    assert ["min_interval" in found for found in collectors] == [False, True]
+    for metric in metrics:
         assert set(metric) <= {"metric_name", "type", "help", "key_labels", "values", "query_ref"}
         row = queries[metric["query_ref"]]
         assert set(metric.get("key_labels", [])) | set(metric["values"]) <= set(row)
         assert metric["type"] in ("counter", "gauge")
     config = yaml.safe_load(made["sql_exporter.yml"].read_text())
-    assert config["target"]["collectors"] == [found["collector_name"]]
+    assert config["target"]["collectors"] == [found["collector_name"] for found in collectors]
 
 
 def test_postgres_exporter(server: Monitored, made: dict[str, Path]) -> None:
@@ -118,9 +121,9 @@ OPTION = "options=-csearch_path%3Dpg_catalog%2Cpg_temp"
 
 
 def test_every_file_of_a_tool_that_asks_sets_search_path(made: dict[str, Path]) -> None:
-    (job,) = yaml.safe_load(made["prometheus-sql-exporter.yml"].read_text())["jobs"]
-    assert job["startup_sql"][0] == "SET search_path = pg_catalog, pg_temp"
-    assert job["connections"] == [f"postgres://monitor@localhost:5432/postgres?sslmode=disable&{OPTION}"]
+    for job in yaml.safe_load(made["prometheus-sql-exporter.yml"].read_text())["jobs"]:
+        assert job["startup_sql"][0] == "SET search_path = pg_catalog, pg_temp"
+        assert job["connections"] == [f"postgres://monitor@localhost:5432/postgres?sslmode=disable&{OPTION}"]
     assert yaml.safe_load(made["sql_exporter.yml"].read_text())["target"]["data_source_name"].endswith(f"&{OPTION}")
     for name in ("queries.yaml", "pg_flashcache.metrics.yaml"):  # these hold no connection: they say how to make it
         text = made[name].read_text()
@@ -168,12 +171,44 @@ def test_dashboard_keeps_to_the_schema(made: dict[str, Path]) -> None:
     assert {"Relations by disk reads", "Statements by time of disk reads"} <= titles
 
 
+def test_what_others_measure(made: dict[str, Path]) -> None:
+    """Dashboard, alerts and documentation name metrics of the table, those of FOREIGN, and what the rules record."""
+    rules = yaml.safe_load(made["pg_flashcache.rules.yml"].read_text())["groups"][0]["rules"]
+    recorded = {rule["record"] for rule in rules if "record" in rule}
+    targets = [target["expr"] for panel in json.loads(made["pg_flashcache.dashboard.json"].read_text())["panels"]
+               for target in panel.get("targets", [])]  # fmt: skip
+    texts = [rule["expr"] for rule in rules] + targets
+    named = {name for text in texts for name in re.findall(r"\b(?:pg_flashcache:|pg_flashcache_|node_|smartctl_|nvme_)\w+", text)}
+    assert named <= all_names() | set(FOREIGN) | recorded
+    assert recorded | set(FOREIGN) <= named
+    documented = (ROOT / "docs/monitoring.md").read_text()
+    for name in recorded | set(FOREIGN):
+        assert f"`{name}`" in documented
+
+
+def test_the_picture_has_frames_of_the_names_that_the_panel_reads(made: dict[str, Path]) -> None:
+    """As Grafana's data library 11.6 does it: answers about nodes are joined, and get columns by these names."""
+    (panel,) = (item for item in json.loads(made["pg_flashcache.dashboard.json"].read_text())["panels"] if item["type"] == "nodeGraph")
+    assert [(target["refId"], target["format"], target["instant"]) for target in panel["targets"]] == [
+        ("nodes", "table", True), ("predicted", "table", True), ("edges", "table", True)
+    ]  # fmt: skip
+    join, *calculated = panel["transformations"]
+    assert (join["id"], join["options"]["byField"]) == ("joinByField", "id")
+    assert re.fullmatch(join["filter"]["options"].strip("/"), "nodes") and not re.fullmatch(join["filter"]["options"].strip("/"), "edges")
+    assert {
+        (item["id"], item["filter"]["options"], item["options"]["alias"], *item["options"]["reduce"]["include"]) for item in calculated
+    } == {
+        ("calculateField", "joinByField-nodes-predicted", "mainstat", "Value #nodes"),
+        ("calculateField", "joinByField-nodes-predicted", "secondarystat", "Value #predicted"),
+    }
+
+
 def test_an_older_extension_has_fewer(tmp_path: Path) -> None:
     done = pgflash("monitoring", "write", tmp_path, "--extension", "1.0", "--schema", "fc", *(w for t in Tool for w in ("--for", t.value)))
     assert done.returncode == 0, done.stderr
     text = "".join(path.read_text() for path in tmp_path.iterdir())
     assert "pg_flashcache_hits_total" in text and "fc.pg_stat_flashcache" in text
-    assert "pg_flashcache_relation" not in text and "public." not in text
+    assert "pg_flashcache_relation" not in text and "public.pg_" not in text
 
 
 def test_nothing_is_replaced_unasked(tmp_path: Path) -> None:
