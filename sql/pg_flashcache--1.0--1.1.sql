@@ -124,7 +124,7 @@ CREATE TABLE pg_flashcache_policy_rules (
 		CONSTRAINT pg_flashcache_policy_rules_policy
 		CHECK (policy OPERATOR(pg_catalog.=) ANY (ARRAY['keep', 'none', 'normal'])),
 	PRIMARY KEY (kind, schemaname, objname)
-);
+) USING heap;
 
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.pg_flashcache_policy_rules'::pg_catalog.regclass, '');
 

@@ -32,16 +32,17 @@ fc_child_begin(void)
 	sigset_t	none;
 
 	(void) setsid();
-	on_exit_reset();
-	MyProcPid = getpid();
-	MyProc = NULL;
-	MyLatch = NULL;
 	for (int s = 1; s < NSIG; s++)
 		(void) signal(s, SIG_DFL);
 	for (int i = 0; i < lengthof(ignored); i++)
 		(void) signal(ignored[i], SIG_IGN);
 	sigemptyset(&none);
 	(void) sigprocmask(SIG_SETMASK, &none, NULL);
+	/* now that none of the server's handlers is there to use them */
+	on_exit_reset();
+	MyProcPid = getpid();
+	MyProc = NULL;
+	MyLatch = NULL;
 }
 
 bool

@@ -57,7 +57,7 @@
 #include "utils/timeout.h"
 
 #define LOCK_MS "1000"
-#define LOOK_MS 30000
+#define LOOK_MS 5000
 
 #define MOST_DATABASES 65536
 
@@ -156,12 +156,16 @@ look_at_prepared(void)
 	Oid			types[] = {OIDOID};
 	Datum		args[] = {ObjectIdGetDatum(MyDatabaseId)};
 
-	if (prepared == 0 || RecoveryInProgress())
+	if (RecoveryInProgress())
 		return;
 	SPI_connect();
 	if (SPI_execute_with_args("SELECT FROM pg_catalog.pg_prepared_xact() p WHERE p.dbid OPERATOR(pg_catalog.=) $1",
-							  lengthof(types), types, args, NULL, true, 1) == SPI_OK_SELECT && SPI_processed == 0)
+							  lengthof(types), types, args, NULL, true, 1) != SPI_OK_SELECT)
+		elog(ERROR, "the prepared transactions could not be read");
+	if (SPI_processed == 0)
 		fc_rules_none_prepared(MyDatabaseId, prepared);
+	else if (prepared == 0)
+		fc_rules_set_prepared(MyDatabaseId);	/* from when there were no rules that its files could matter to */
 	SPI_finish();
 }
 

@@ -29,8 +29,6 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
-#define RULES_TABLE "pg_flashcache_policy_rules"
-
 /*
  * The best rule of each relation that has a file.  An index follows its table,
  * a TOAST table the table it belongs to: these are its chain.  $1: also rules
@@ -107,7 +105,7 @@ Oid
 fc_rulebook_table(Oid schema)
 {
 	Oid			extension = get_extension_oid("pg_flashcache", true);
-	Oid			table = OidIsValid(schema) ? get_relname_relid(RULES_TABLE, schema) : InvalidOid;
+	Oid			table = OidIsValid(schema) ? get_relname_relid(FC_RULES_TABLE, schema) : InvalidOid;
 
 	return OidIsValid(extension) && OidIsValid(table) &&
 		getExtensionOfObject(RelationRelationId, table) == extension ? table : InvalidOid;

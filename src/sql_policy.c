@@ -20,6 +20,7 @@
 #include "access/xact.h"
 #include "catalog/indexing.h"
 #include "catalog/namespace.h"
+#include "catalog/pg_am_d.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_namespace.h"
 #include "catalog/pg_tablespace.h"
@@ -30,6 +31,7 @@
 #include "commands/trigger.h"
 #include "compat.h"
 #include "directory/directory.h"
+#include "executor/executor.h"
 #include "miscadmin.h"
 #include "rulebook.h"
 #include "rules/rules.h"
@@ -92,6 +94,34 @@ warn_without_effect(void)
 }
 
 /*
+ * Is the table as the extension has made it?  What somebody has added, such as
+ * an index on an expression, a constraint or a foreign key, takes SQL to be
+ * heeded.
+ */
+static bool
+is_as_made(Relation rel)
+{
+	TupleDesc	desc = RelationGetDescr(rel);
+	int			columns = 0;
+	bool		plain = rel->rd_rel->relam == HEAP_TABLE_AM_OID && rel->rd_rules == NULL && !rel->rd_rel->relispartition &&
+		desc->constr != NULL && desc->constr->num_check == 2 && rel->trigdesc != NULL && rel->trigdesc->numtriggers == 1;
+	List	   *indexes = RelationGetIndexList(rel);
+	ListCell   *lc;
+
+	for (int i = 0; i < desc->natts; i++)
+		columns += !TupleDescAttr(desc, i)->attisdropped;
+	foreach(lc, indexes)
+	{
+		Relation	index = index_open(lfirst_oid(lc), RowExclusiveLock);
+
+		plain &= RelationGetIndexExpressions(index) == NIL && RelationGetIndexPredicate(index) == NIL &&
+			!index->rd_index->indisexclusion && index->rd_index->indimmediate;
+		index_close(index, NoLock);
+	}
+	return plain && columns == FC_RULE_COLUMNS;
+}
+
+/*
  * Stores a rule, or removes it.  The table is opened by its OID and changed
  * without SQL: whoever owns its schema can't have another table take its name,
  * and no lock but its own is held until the end of the transaction.
@@ -110,6 +140,7 @@ store(Oid function, const char *kind, const char *schema, const char *name, cons
 	Datum	   *values;
 	bool	   *nulls;
 	bool	   *changes;
+	bool		removes = strcmp(policy, "default") == 0;
 	int			natts;
 
 	PreventCommandIfReadOnly("pg_flashcache_set_policy()");
@@ -125,6 +156,11 @@ store(Oid function, const char *kind, const char *schema, const char *name, cons
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("the table of rules does not belong to a superuser"),
 				 errhint("Run ALTER TABLE %s OWNER TO a superuser.", RelationGetRelationName(rel))));
+	if (!is_as_made(rel))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("the table of rules is not as the extension has made it"),
+				 errhint("Remove columns, constraints, triggers and indexes that were added to %s, or change its rows by SQL.", RelationGetRelationName(rel))));
 	natts = RelationGetNumberOfAttributes(rel);
 	values = palloc0(natts * sizeof(Datum));
 	nulls = palloc(natts * sizeof(bool));
@@ -143,7 +179,9 @@ store(Oid function, const char *kind, const char *schema, const char *name, cons
 	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	scan = systable_beginscan(rel, InvalidOid, false, snapshot, lengthof(key), key);
 	old = systable_getnext(scan);
-	if (strcmp(policy, "default") == 0)
+	if (HeapTupleIsValid(old))
+		CheckCmdReplicaIdentity(rel, removes ? CMD_DELETE : CMD_UPDATE);
+	if (removes)
 	{
 		if (HeapTupleIsValid(old))
 			CatalogTupleDelete(rel, &old->t_self);
@@ -157,7 +195,8 @@ store(Oid function, const char *kind, const char *schema, const char *name, cons
 	table_close(rel, NoLock);
 	CommandCounterIncrement();
 	fc_rules_note(FC_NOTE_RULES);	/* no trigger has been fired */
-	warn_without_effect();
+	if (!removes)
+		warn_without_effect();
 }
 
 /* The rule about a relation; that of a partitioned one is about the tree. */

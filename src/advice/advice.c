@@ -298,25 +298,30 @@ fc_advice_read_slow(const FcTag *tag, int n, void *const *pages)
 		uint32		frame = fc_bufscan_frame(pages[i]);
 		bool		ring = is_of_ring(frame);
 		uint64		key = key_of(&t);
+		Period	   *period;
 
 		if ((key == 0 && !is_occupied(frame)) || !lock())
 			continue;
+		period = current_period();
 		if (key != 0)
-			note_read(current_period(), key, ring);
-		put_into_frame(current_period(), frame, key, ring);
+			note_read(period, key, ring);
+		put_into_frame(period, frame, key, ring);
 		LWLockRelease(&fc_advice->lock);
 	}
 }
 
 void
-fc_advice_written_slow(const FcTag *tag, int n)
+fc_advice_written_slow(const FcTag *tag, int n, const void *const *pages)
 {
 	FcTag		t = *tag;
 
 	for (int i = 0; i < n; i++, t.blk++)
 	{
 		uint64		key = key_of(&t);
-		int			frame = fc_bufscan_frame_of(&t);
+		int			frame;
+
+		/* a copy, with the checksum, is written of many */
+		frame = fc_bufscan_in_pool(pages[i]) ? (int) fc_bufscan_frame(pages[i]) : fc_bufscan_frame_of(&t);
 
 		if ((key == 0 && (frame < 0 || !is_occupied(frame))) || !lock())
 			continue;

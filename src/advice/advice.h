@@ -80,7 +80,7 @@ extern bool fc_advice_sums(FcAdviceSums *sums);
 extern void fc_advice_reset(void);
 
 extern void fc_advice_read_slow(const FcTag *tag, int n, void *const *pages);
-extern void fc_advice_written_slow(const FcTag *tag, int n);
+extern void fc_advice_written_slow(const FcTag *tag, int n, const void *const *pages);
 extern void fc_advice_disk_slow(uint64 begin, int n);
 
 /* The buffer manager reads n pages into these buffers. */
@@ -91,12 +91,12 @@ fc_advice_read(const FcTag *tag, int n, void *const *pages)
 		fc_advice_read_slow(tag, n, pages);
 }
 
-/* n pages have been written to disk. */
+/* n pages have been written to disk, from there or from copies. */
 static inline void
-fc_advice_written(const FcTag *tag, int n)
+fc_advice_written(const FcTag *tag, int n, const void *const *pages)
 {
 	if (unlikely(fc_advice != NULL))
-		fc_advice_written_slow(tag, n);
+		fc_advice_written_slow(tag, n, pages);
 }
 
 /* n pages have been read from disk; `begin`: fc_now_ns() of the moment before. */

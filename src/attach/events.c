@@ -194,6 +194,11 @@ note_policies(Node *statement)
 	switch (nodeTag(statement))
 	{
 		case T_AlterTableStmt:
+			/* its triggers may be on again, after a restore without them */
+			if (strcmp(((AlterTableStmt *) statement)->relation->relname, FC_RULES_TABLE) == 0)
+				fc_rules_note(FC_NOTE_RULES);
+			fc_rules_note(FC_NOTE_FILES);
+			break;
 		case T_AlterTableMoveAllStmt:
 		case T_AlterObjectSchemaStmt:
 		case T_RenameStmt:
@@ -212,25 +217,36 @@ note_policies(Node *statement)
 	}
 }
 
-/* What has committed in between, and goes on: who made files said so at the first end of a transaction. */
-static void
-note_policies_again(Node *statement)
+/*
+ * What commits in between, and goes on: who makes files says so at the first
+ * end of a transaction.  To be asked before the statement is executed, after
+ * which it may be gone.
+ */
+static bool
+ends_transactions(Node *statement)
 {
+	ListCell   *lc;
+
 	switch (nodeTag(statement))
 	{
 		case T_AlterTableStmt:	/* DETACH PARTITION CONCURRENTLY */
 		case T_ReindexStmt:
 		case T_IndexStmt:
-		case T_VacuumStmt:
 #if PG_VERSION_NUM < 190000
 		case T_ClusterStmt:
 #else
 		case T_RepackStmt:
 #endif
-			fc_rules_note(FC_NOTE_FILES);
-			break;
+			return true;
+		case T_VacuumStmt:
+			foreach(lc, ((VacuumStmt *) statement)->options)
+			{
+				if (strcmp(((DefElem *) lfirst(lc))->defname, "full") == 0)
+					return true;
+			}
+			return false;
 		default:
-			break;
+			return false;
 	}
 }
 
@@ -250,9 +266,12 @@ fc_process_utility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTre
 		move_database(&u, ((AlterDatabaseStmt *) statement)->dbname);
 	else
 	{
+		bool		again = ends_transactions(statement);
+
 		note_policies(statement);
 		call_next(&u);
-		note_policies_again(statement);
+		if (again)
+			fc_rules_note(FC_NOTE_FILES);
 	}
 }
 

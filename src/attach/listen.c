@@ -49,8 +49,9 @@ fc_listen_write(SMgrRelation reln, ForkNumber forknum, BlockNumber blk,
 	if (fc_is_cacheable(reln, forknum))
 	{
 		FcTag		tag = fc_tag_of(reln, blk);
+		const void *pages[1] = {page};
 
-		fc_advice_written(&tag, 1);
+		fc_advice_written(&tag, 1, pages);
 	}
 }
 
@@ -87,7 +88,7 @@ fc_listen_writev(SMgrRelation reln, ForkNumber forknum, BlockNumber blk,
 	{
 		FcTag		tag = fc_tag_of(reln, blk);
 
-		fc_advice_written(&tag, nblocks);
+		fc_advice_written(&tag, nblocks, pages);
 	}
 }
 

@@ -97,7 +97,7 @@ fc_smgr_write(SMgrRelation reln, ForkNumber forknum, BlockNumber blk,
 	fc_failpoint_of(FC_FP_WRITE_AFTER_MD, tag.rel);
 	fc_cache_invalidate(&tag);	/* C3 */
 	fc_page_written(&tag, page);
-	fc_advice_written(&tag, 1);
+	fc_advice_written(&tag, 1, (const void *const[]) {page});
 }
 
 #endif							/* PG_VERSION_NUM < 170000 */

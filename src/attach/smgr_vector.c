@@ -162,7 +162,7 @@ fc_smgr_writev(SMgrRelation reln, ForkNumber forknum, BlockNumber blk,
 		fc_page_written(&tag, pages[i]);
 	}
 	tag.blk = blk;
-	fc_advice_written(&tag, nblocks);
+	fc_advice_written(&tag, nblocks, pages);
 }
 
 #endif							/* PG_VERSION_NUM >= 170000 */

@@ -136,8 +136,9 @@ fc_cache_try_flash(FcReason *error)
 	bool		good;
 
 	Assert(fc_cache_state() != FC_STATE_ACTIVE && nslots <= MEASURED);
+	/* a few pages make room, also such as are kept: behind these the hand may not come to others */
 	if (nslots == 0)
-		nslots = fc_directory_reserve(MEASURED, fc_setting_keep_limit, slots);
+		nslots = fc_directory_reserve(MEASURED, 0, slots);
 	/* a slot never written is answered without asking the device */
 	written = write_trials(slots, nslots, &io);
 	good = written > 0 && measure_all(slots, written, true, &io);
@@ -153,7 +154,7 @@ fc_cache_try_flash(FcReason *error)
 		*error = *fc_store_trouble();
 	else
 	{
-		const char *what = written == 0 ? "a page could not be written to the flash device" :
+		const char *what = nslots == 0 ? "there is no slot to try the flash device with" : written == 0 ? "a page could not be written to the flash device" :
 			"a page written to the flash device could not be read back";
 
 		errno = io == FC_IO_FAILED ? fc_store_last_errno() : 0;

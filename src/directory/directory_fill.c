@@ -17,9 +17,10 @@
 #include "rules/rules.h"
 
 /* Slots looked at to find free ones beside each other. */
-#define MOST_PASSED 131072		/* kept slots that the hand passes in one
-								 * call: about 1 ms */
 #define LOOK_FOR_FREE 65536
+
+/* Kept slots that the hand passes in one call: about 1 ms. */
+#define MOST_PASSED 131072
 
 FcGuard
 fc_directory_guard(uint64 hash)

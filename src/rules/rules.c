@@ -25,6 +25,8 @@ typedef struct RulesShared
 	uint32		max_files;
 	uint32		nfiles;
 	bool		list_wanted;
+	bool		all_seen;		/* each database had a place since the start */
+	Oid			rotated_to;		/* the last one that was given a place in turn */
 	uint32		databases_without_place;
 	FcRulesDatabase database[FC_RULES_DATABASES];	/* db 0: a free place */
 	FcRuleFile	file[FLEXIBLE_ARRAY_MEMBER];
@@ -265,7 +267,7 @@ share_of(Oid db)
 
 	for (int i = 0; i < FC_RULES_DATABASES; i++)
 		n += OidIsValid(shared->database[i].db) && (shared->database[i].rules > 0 || shared->database[i].db == db);
-	return shared->max_files / Max(n, 1);
+	return Max(shared->max_files / Max(n, 1), 1);
 }
 
 /* So many of a database's files can be published. */
@@ -278,17 +280,19 @@ room_for(Oid db)
 	for (int i = 0; i < FC_RULES_DATABASES; i++)
 		if (OidIsValid(shared->database[i].db) && shared->database[i].db != db)
 			others += Min(shared->database[i].files, share);
-	return shared->max_files - others;
+	return shared->max_files - Min(others, shared->max_files);
 }
 
-/* Takes so many of a database's files out: those that are kept, then others. */
-static void
+/* Takes so many of a database's files out, in the order in which they are left out; returns how many there were. */
+static uint32
 take_from(FcRulesDatabase *database, uint32 n)
 {
+	static const FcRule order[] = {FC_RULE_NORMAL, FC_RULE_KEEP, FC_RULE_NONE};
 	FcRel		first = {0, database->db, 0};
 	FcRel		behind = {PG_UINT32_MAX, database->db, PG_UINT32_MAX};
+	uint32		taken = 0;
 
-	for (int turn = 0; turn < 2 && n > 0; turn++)
+	for (int turn = 0; turn < lengthof(order) && taken < n; turn++)
 	{
 		uint32		from = lower_bound(shared->file, shared->nfiles, first);
 		uint32		to = lower_bound(shared->file, shared->nfiles, behind);
@@ -298,45 +302,43 @@ take_from(FcRulesDatabase *database, uint32 n)
 		{
 			const FcRuleFile *file = &shared->file[i];
 
-			if (n > 0 && file->rel.rel != 0 && (turn > 0 || file->rule == FC_RULE_KEEP))
-			{
-				n--;
-				database->files--;
-				database->without_place++;
-			}
+			if (taken < n && file->rel.rel != 0 && file->rule == order[turn])
+				taken++;
 			else
 				shared->file[at++] = *file;
 		}
 		memmove(&shared->file[at], &shared->file[to], (shared->nfiles - to) * sizeof(FcRuleFile));
 		shared->nfiles -= to - at;
 	}
+	database->files -= taken;
+	database->without_place += taken;
+	return taken;
 }
 
-/* Makes room for n files of a database, from those that have most and more than their share. */
-static void
-make_room(Oid db, uint32 n)
+/* Makes room for n files of a database, from those that have most and more than their share; returns for how many there is. */
+static uint32
+make_room(FcRulesDatabase *database, uint32 n)
 {
-	uint32		share = share_of(db);
-	FcRulesDatabase *own = find_database(db);
-	uint32		needed = shared->nfiles - (own != NULL ? own->files : 0) + n;
+	uint32		share = share_of(database->db);
+	bool		gives[FC_RULES_DATABASES];
 
-	while (needed > shared->max_files)
+	memset(gives, true, sizeof(gives));
+	for (;;)
 	{
-		FcRulesDatabase *most = NULL;
-		uint32		before = shared->nfiles;
+		uint32		room = shared->max_files - (shared->nfiles - database->files);
+		int			most = -1;
 
 		for (int i = 0; i < FC_RULES_DATABASES; i++)
 		{
-			FcRulesDatabase *d = &shared->database[i];
+			const FcRulesDatabase *d = &shared->database[i];
 
-			if (OidIsValid(d->db) && d->db != db && d->files > share && (most == NULL || d->files > most->files))
-				most = d;
+			if (gives[i] && OidIsValid(d->db) && d != database && d->files > share &&
+				(most < 0 || d->files > shared->database[most].files))
+				most = i;
 		}
-		if (most != NULL)
-			take_from(most, Min(needed - shared->max_files, most->files - share));
-		if (shared->nfiles == before)
-			break;
-		needed -= before - shared->nfiles;
+		if (room >= n || most < 0)
+			return Min(room, n);
+		gives[most] = take_from(&shared->database[most], Min(n - room, shared->database[most].files - share)) > 0;
 	}
 }
 
@@ -360,20 +362,23 @@ fc_rules_publish(Oid db, FcRuleFile *files, uint32 n, uint32 rules)
 	LWLockRelease(&shared->lock);
 	for (;;)
 	{
+		uint32		room;
+
 		if (fit < n)
 			qsort(files, n, sizeof(FcRuleFile), compare_rules);
 		qsort(files, fit, sizeof(FcRuleFile), compare_files);
 		LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
-		if (fit <= room_for(db))
+		database = find_database(db);
+		room = database != NULL ? make_room(database, Min(fit, room_for(db))) : fit;
+		if (fit <= room)
 			break;
-		fit = room_for(db);
+		fit = room;
 		LWLockRelease(&shared->lock);
 	}
-	database = need_database(db);
-	make_room(db, fit);
-	fit = replace(db, files, database != NULL ? fit : 0);
+	/* one that has no place any more was dropped, or has given it up */
 	if (database != NULL)
 	{
+		fit = replace(db, files, fit);
 		database->state = FC_RULES_KNOWN;
 		database->answered = true;
 		database->reason[0] = '\0';
@@ -406,28 +411,64 @@ fc_rules_failed(Oid db, FcRulesState state, const char *reason)
 	LWLockRelease(&shared->lock);
 }
 
+static int
+compare_oids(const void *a, const void *b)
+{
+	Oid			x = *(const Oid *) a;
+	Oid			y = *(const Oid *) b;
+
+	return x < y ? -1 : x > y;
+}
+
+/* Where there are more databases than places: the next few of those that have none, in the order of their OIDs. */
+static void
+rotate(const Oid *dbs, int n)
+{
+	static const int step = 16;
+	int			begin = 0;
+	int			placed = 0;
+
+	while (begin < n && dbs[begin] <= shared->rotated_to)
+		begin++;
+	for (int j = begin; j < n && placed < step; j++)
+	{
+		if (find_database(dbs[j]) == NULL && need_database(dbs[j]) != NULL)
+			placed++;
+		shared->rotated_to = dbs[j];
+	}
+	/* after a start all are to be looked at soon */
+	if (placed < step)
+	{
+		shared->rotated_to = InvalidOid;
+		shared->all_seen = true;
+	}
+	else if (!shared->all_seen)
+		shared->list_wanted = true;
+}
+
 void
-fc_rules_databases_are(const Oid *dbs, int n)
+fc_rules_databases_are(Oid *dbs, int n)
 {
 	if (shared == NULL)
 		return;
+	qsort(dbs, n, sizeof(Oid), compare_oids);
 	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
 	for (int i = 0; i < FC_RULES_DATABASES; i++)
 	{
 		FcRulesDatabase *database = &shared->database[i];
-		bool		exists = false;
 
-		for (int j = 0; j < n && !exists; j++)
-			exists = dbs[j] == database->db;
-		if (!OidIsValid(database->db) || exists)
+		if (!OidIsValid(database->db) || bsearch(&database->db, dbs, n, sizeof(Oid), compare_oids) != NULL)
 			continue;
 		(void) replace(database->db, NULL, 0);
 		memset(database, 0, sizeof(*database));
 	}
+	/* free places first, so that nobody gives one up for nothing */
+	for (int j = 0; j < n && find_database(InvalidOid) != NULL; j++)
+		(void) need_database(dbs[j]);
+	rotate(dbs, n);
 	shared->databases_without_place = 0;
 	for (int j = 0; j < n; j++)
-		if (need_database(dbs[j]) == NULL)
-			shared->databases_without_place++;
+		shared->databases_without_place += find_database(dbs[j]) == NULL;
 	LWLockRelease(&shared->lock);
 }
 
@@ -490,7 +531,8 @@ fc_rules_prepared(Oid db)
 		return 0;
 	LWLockAcquire(&shared->lock, LW_SHARED);
 	database = find_database(db);
-	prepared = database != NULL ? database->prepared : 0;
+	/* of one that has no place nothing is known */
+	prepared = database != NULL ? database->prepared : 1;
 	LWLockRelease(&shared->lock);
 	return prepared;
 }
@@ -545,7 +587,7 @@ fc_rules_begin(Oid db, XLogRecPtr replayed)
 	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
 	if ((database = find_database(db)) != NULL)
 	{
-		database->failures = database->tried_at == 0 || database->looked_at >= database->tried_at ? 0 : database->failures + 1;
+		database->failures = database->state == FC_RULES_FAILED && database->looked_at < database->tried_at ? database->failures + 1 : 0;
 		database->answered = false;
 		database->done = database->wanted;
 		database->urgent = false;

@@ -14,8 +14,8 @@
  * one tablespace, and for all files of a database.  The most particular one
  * counts.
  *
- * Locking.  One LWLock protects all that is shared; a leaf, held for a pass of
- * the list at most.  The version is read without it.  Nothing here raises.
+ * Locking.  One LWLock protects all that is shared; a leaf, held for some passes
+ * of the list at most.  The version is read without it.  Nothing here raises.
  *
  * Copyright (c) 2026, the pg_flashcache developers
  *
@@ -53,6 +53,9 @@ typedef struct FcRuleFile
 #define FC_RULES_DATABASES 256
 
 #define FC_RULES_REASON_LEN 72
+
+/* The rules of a database are in it; in the schema of the extension. */
+#define FC_RULES_TABLE "pg_flashcache_policy_rules"
 
 typedef enum FcRulesState
 {
@@ -113,8 +116,8 @@ extern void fc_rules_publish(Oid db, FcRuleFile *files, uint32 n, uint32 rules);
 /* The look did not succeed: what was published stays. */
 extern void fc_rules_failed(Oid db, FcRulesState state, const char *reason);
 
-/* These are all databases there are; what others have published is dropped. */
-extern void fc_rules_databases_are(const Oid *dbs, int n);
+/* These are all databases there are, which are sorted; what others have published is dropped. */
+extern void fc_rules_databases_are(Oid *dbs, int n);
 
 /* ---- who is to be looked at ---- */
 

@@ -10,8 +10,9 @@
  *	  names or partitions have: whose transaction has done so says it at its
  *	  end (fc_rules_want());
  *	- every 10 s at each database of a standby, where nobody says anything, if
- *	  something has been replayed since; and every minute at those of a primary
- *	  that have rules;
+ *	  something has been replayed since; every minute at those of a primary
+ *	  that have rules, or prepared transactions (what logical replication has
+ *	  prepared it commits without a word), and every 10 min at the others;
  *	- 5 s after one that found a lock in its way, and after one that failed
  *	  otherwise, at first; then half as often each time, down to every 10 min.
  *
@@ -42,6 +43,7 @@
 #define MOST_DOUBLED 7
 #define STANDBY_MS 10000
 #define PRIMARY_MS 60000
+#define SELDOM_MS 600000		/* not all changes are told */
 #define LIST_MS 600000
 #define LIST_STANDBY_MS 20000	/* where nobody says that there is a new one */
 
@@ -140,7 +142,10 @@ is_due(const FcRulesDatabase *d, XLogRecPtr replayed, TimestampTz now)
 		return is_after(d->tried_at, SOON_MS, now);
 	if (!XLogRecPtrIsInvalid(replayed))
 		return d->replayed != replayed && is_after(d->tried_at, STANDBY_MS, now);
-	return d->rules > 0 && is_after(d->tried_at, PRIMARY_MS, now);
+	/* a standby that has become a primary: what was replayed last may have been a rule */
+	if (!XLogRecPtrIsInvalid(d->replayed))
+		return true;
+	return is_after(d->tried_at, d->rules > 0 || d->prepared != 0 ? PRIMARY_MS : SELDOM_MS, now);
 }
 
 /* The one that is due and was tried least recently. */

@@ -48,7 +48,8 @@ sub is_soon
 {
 	my ($name, $query, $expected, $database) = @_;
 	my $found = '';
-	for (my $i = 0; $i < 300; $i++)
+	my $end   = time + 25;
+	while (time < $end)
 	{
 		$found = sql($query, $database);
 		return pass($name) if $found eq $expected;
@@ -163,6 +164,42 @@ sql('ALTER DATABASE moved RESET debug_print_parse');
 sql('CREATE ROLE somebody; ALTER TABLE pg_flashcache_policy_rules OWNER TO somebody', 'plain');
 (undef, undef, my $error) = $node->psql('plain', "SELECT pg_flashcache_set_policy('p', 'keep')");
 like($error, qr/ERROR:  the table of rules does not belong to a superuser\nHINT:  /, 'a rule is not stored where it would not count');
+
+sql('CREATE INDEX by_lower ON pg_flashcache_policy_rules (lower(objname))', 'moved');
+(undef, undef, $error) = $node->psql('moved', "SELECT pg_flashcache_set_policy('late', 'none')");
+like($error, qr/ERROR:  the table of rules is not as the extension has made it\nHINT:  /, 'nor where something was added that takes SQL');
+sql('DROP INDEX by_lower; ALTER TABLE pg_flashcache_policy_rules DISABLE TRIGGER ALL', 'moved');
+sql("UPDATE pg_flashcache_policy_rules SET policy = 'none'; ALTER TABLE pg_flashcache_policy_rules ENABLE TRIGGER ALL", 'moved');
+is_soon('what was restored without triggers is in force', in_force_sql('late'), 'none', 'moved');
+
+# ---- a standby that becomes a primary ----
+
+{
+	my $primary = fc_new_node('primary', size => '16MB', streaming => 1, conf => "pg_flashcache.max_policy_files = 100\nautovacuum = off\n");
+	my $standby = PostgreSQL::Test::Cluster->new('standby');
+	fc_everywhere($primary);
+	fc_table($primary, 'postgres', 't', 't', PAGES);
+	$primary->backup('backup');
+	$standby->init_from_backup($primary, 'backup', has_streaming => 1);
+	$standby->append_conf('postgresql.conf', fc_conf($standby, size => '16MB', conf => "pg_flashcache.max_policy_files = 100\n"));
+	$standby->start;
+	my $looked = 'SELECT looks > 0 FROM (SELECT count(last_look) AS looks FROM pg_stat_flashcache_policy_databases) l';
+	$standby->poll_query_until('postgres', $looked) or die 'no look';
+	# no look between the replay and the promotion: the next one would be 10 s later
+	$primary->safe_psql('postgres', "SELECT pg_flashcache_set_policy('t', 'keep')");
+	$primary->wait_for_catchup($standby);
+	$standby->promote;
+	my $end   = time + 40;
+	my $found = '';
+	while ($found ne 'keep' && time < $end)
+	{
+		$found = $standby->safe_psql('postgres', in_force_sql('t'));
+		select(undef, undef, undef, 0.1);
+	}
+	is($found, 'keep', 'what was replayed last is in force on the new primary');
+	$standby->stop;
+	$primary->stop;
+}
 
 # ---- a database that cannot be entered ----
 
