@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -23,6 +22,7 @@ from pgflash.doctor.facts.server import gather
 from pgflash.doctor.facts.waits import Waits, take
 from pgflash.doctor.fix import Connection, Fixer, Undo, changes, default_state, refusal
 from pgflash.errors import EXIT_ADVICE, EXIT_OK, EXIT_PROBLEM, ArgumentError, MachineError, Unreachable
+from pgflash.shown import json_text, visible
 
 progress = Console(stderr=True, highlight=False)
 
@@ -96,9 +96,7 @@ def _list(as_json: bool, only: list[str]) -> None:
     chosen = [item for item in REGISTRY.values() if not only or item.area in only]
     if as_json:
         keys = ("id", "area", "title", "question", "why", "source", "severity")
-        print(
-            json.dumps({"areas": AREAS, "checks": [{key: str(getattr(item, key)) for key in keys} for item in chosen]}, ensure_ascii=False)
-        )
+        print(json_text({"areas": AREAS, "checks": [{key: str(getattr(item, key)) for key in keys} for item in chosen]}))
         return
     for item in chosen:
         print(f"{item.id} ({item.severity})\n    {item.question}\n    source: {item.source}")
@@ -192,7 +190,7 @@ def run(
     fixer = Fixer(session.machine, notes, session.connection, facts.server)
     if undo:
         done = list(fixer.put_back())
-        print(json.dumps({"undone": done, "exit": EXIT_OK}, ensure_ascii=False) if as_json else "\n".join(done) or "nothing to put back")
+        print(json_text({"undone": done, "exit": EXIT_OK}) if as_json else visible("\n".join(done), lines=True) or "nothing to put back")
         return EXIT_OK
     results = _look(facts, areas)
     made: list[str] = []
@@ -208,7 +206,7 @@ def run(
             results = [kept.get(result.check.id, result) for result in _look(facts, areas)]
     status = _exit_code(results)
     if as_json:
-        print(json.dumps(_json(facts, results, made, refused, status), ensure_ascii=False))
+        print(json_text(_json(facts, results, made, refused, status)))
     return status
 
 
@@ -223,7 +221,7 @@ def _fix(fixer: Fixer, results: list[Result], yes: bool, as_json: bool, out: Con
 
     def tell(text: str) -> None:
         if not as_json:
-            out.print(Text(text), soft_wrap=True)
+            out.print(Text(visible(text, lines=True)), soft_wrap=True)
 
     for line in refused:
         tell(f"cannot be changed: {line}")

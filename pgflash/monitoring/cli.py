@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from enum import StrEnum
@@ -13,6 +12,7 @@ import typer
 
 from pgflash.errors import ArgumentError
 from pgflash.monitoring.metrics import GROUPS, NEWEST, VERSIONS, older
+from pgflash.shown import json_text
 
 app = typer.Typer(no_args_is_help=True, help="Files for monitoring tools, and the metrics of a server.")
 
@@ -76,7 +76,7 @@ def write_command(
     for name, text in found.items():
         replace_file(folder / name, text)
     written = [str(folder / name) for name in found]
-    print(json.dumps({"files": written}) if json_ else "\n".join(written))
+    print(json_text({"files": written}) if json_ else "\n".join(written))
 
 
 @app.command("sample")
@@ -113,7 +113,7 @@ def list_command(
         for metric in group.of(extension)
     ]  # fmt: skip
     if json_:
-        print(json.dumps(rows, indent=2))
+        print(json_text(rows, indent=2))
         return
     for row in rows:
         labels = f"{{{','.join(row['labels'])}}}" if row["labels"] else ""

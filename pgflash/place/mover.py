@@ -399,14 +399,14 @@ class Mover:
 
 
 def alter(item: Object, target: str) -> sql.Composed:
-    return sql.SQL("ALTER {} {} SET TABLESPACE {}").format(sql.SQL(_KEYWORD[item.kind]), item.identifier, sql.Identifier(target))
+    return sql.SQL("ALTER {} {} SET TABLESPACE {}").format(sql.SQL(KEYWORD[item.kind]), item.identifier, sql.Identifier(target))
 
 
 def reindex(item: Object, target: str) -> sql.Composed:
     return sql.SQL("REINDEX (CONCURRENTLY, TABLESPACE {}) INDEX {}").format(sql.Identifier(target), item.identifier)
 
 
-_KEYWORD: dict[str, Any] = {"table": "TABLE", "index": "INDEX", "materialized view": "MATERIALIZED VIEW"}
+KEYWORD: dict[str, Any] = {"table": "TABLE", "index": "INDEX", "materialized view": "MATERIALIZED VIEW"}
 
 
 def policy_function(connection: db.Connection) -> tuple[str, str]:

@@ -18,6 +18,7 @@ from pgflash.place.mover import Mover, Options, Tell
 from pgflash.place.objects import Object
 from pgflash.place.observe import TEMPORARY
 from pgflash.place.room import local_paths, path_of
+from pgflash.shown import identifier, literal, visible
 from pgflash.units import show_bytes
 
 
@@ -301,32 +302,30 @@ def script(dsn: str, *, tablespace: str, plan: Path | None, names: Sequence[str]
                 lines += ["", f"-- {_comment(item.label)} is there already"]
                 continue
             lines += ["", f"-- {_comment(item.label)}, {show_bytes(item.bytes)}, from {_comment(item.tablespace)}"]
+            name, space = quoted(item), identifier(tablespace)
             if item.kind == "index" and not item.exclusion:
-                lines.append(mover.reindex(item, tablespace).as_string(connection) + ";")
+                lines.append(f"REINDEX (CONCURRENTLY, TABLESPACE {space}) INDEX {name};")
             else:
                 lines += [
                     "-- It is locked while it is copied. Without a long lock, for a table with a unique key: pg_repack",
-                    "SET lock_timeout = '2s';", mover.alter(item, tablespace).as_string(connection) + ";", "RESET lock_timeout;",
+                    "SET lock_timeout = '2s';", f"ALTER {mover.KEYWORD[item.kind]} {name} SET TABLESPACE {space};", "RESET lock_timeout;",
                 ]  # fmt: skip
             if function:
-                name = sql.Literal(item.quoted()).as_string(connection)
-                lines.append(f"SELECT {function}({name}::regclass, 'none');")
+                lines.append(f"SELECT {function}({literal(item.quoted())}::regclass, 'none');")
         if with_temporary or also:
-            database = sql.Identifier(connection.info.dbname)
-            statement = sql.SQL("ALTER DATABASE {} SET temp_tablespaces = {};").format(database, sql.Literal(tablespace))
-            lines += ["", "-- temporary files, of sessions that begin afterwards", statement.as_string(connection)]
+            statement = f"ALTER DATABASE {identifier(connection.info.dbname)} SET temp_tablespaces = {literal(tablespace)};"
+            lines += ["", "-- temporary files, of sessions that begin afterwards", statement]
             lacking = temporary.without_privilege(connection, tablespace)
             if lacking:
-                grants = sql.SQL(", ").join(map(sql.Identifier, lacking))
-                lines.append(
-                    "-- "
-                    + _comment(
-                        sql.SQL("GRANT CREATE ON TABLESPACE {} TO {};").format(sql.Identifier(tablespace), grants).as_string(connection)
-                    )
-                )
+                grants = ", ".join(map(identifier, lacking))
+                lines.append(f"-- GRANT CREATE ON TABLESPACE {identifier(tablespace)} TO {grants};")
         return "\n".join(lines) + "\n"
 
 
+def quoted(item: Object) -> str:
+    return f"{identifier(item.schema)}.{identifier(item.name)}"
+
+
 def _comment(text: str) -> str:
-    """A name must not end the comment that it is in."""
-    return " ".join(text.split())
+    """A name must not end the comment that it is in, nor hide what follows."""
+    return visible(text)

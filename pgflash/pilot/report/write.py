@@ -17,6 +17,7 @@ from pgflash.pilot.report.figures import KINDS, flash_writes, latency_over_time,
 from pgflash.pilot.report.model import Advice, Figure, Grid, Report
 from pgflash.pilot.scenario import FIGURES, Scenario, figures_of, shipped
 from pgflash.pilot.store import Study
+from pgflash.shown import in_template
 from pgflash.system import disk_full
 from pgflash.units import Endurance, parse_endurance, show_times
 
@@ -31,7 +32,7 @@ def write(studies: list[Study], out: Path, drive: Endurance | None = None) -> di
     report = make(studies, drive)
     environment = Environment(
         loader=PackageLoader("pgflash.pilot.report", "."), autoescape=lambda name: name is not None and ".html" in name, undefined=StrictUndefined,
-        trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,
+        trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True, finalize=in_template,
     )  # fmt: skip
     environment.filters["cell"] = _cell
     drawn = [(figure, charts.as_json(figure)) for figure in report.figures if figure.series]
