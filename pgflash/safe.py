@@ -24,7 +24,14 @@ HINT = (
     " or connect as a role that is only in pg_monitor"
 )
 
-_SET = "SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false)"
+# How values are written, and what statements mean, in every session of pgflash: whatever the database, the role or PGOPTIONS has set.
+# Of DateStyle only the output: whether 1/2 is in January or in February is the user's.
+_SETTINGS = {
+    "search_path": "pg_catalog, pg_temp", "client_encoding": "UTF8", "datestyle": "ISO", "intervalstyle": "postgres", "bytea_output": "hex",
+    "extra_float_digits": "1", "quote_all_identifiers": "off", "standard_conforming_strings": "on", "transform_null_equals": "off",
+    "default_transaction_isolation": "read committed", "default_transaction_deferrable": "off", "jit": "off",
+}  # fmt: skip
+_SET = "SELECT " + ", ".join(f"pg_catalog.set_config('{name}', '{value}', false)" for name, value in _SETTINGS.items())
 _EXTENSION = """
 SELECT n.nspname, pg_catalog.quote_ident(n.nspname), e.extversion, s.rolname, s.rolsuper, o.rolname, o.rolsuper,
        EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.rolsuper
@@ -54,7 +61,8 @@ SELECT p.oid::bigint FROM pg_catalog.pg_proc p
 def connect(conninfo: str, **settings: str) -> Connection:
     """A connection, of autocommit, whose search_path is pg_catalog and, last, pg_temp: from the first statement on, and after RESET.
 
-    Some connection poolers take no options: then the first statement, in which nothing is searched for, is what sets it.
+    Some connection poolers take no options: then the first statement, in which nothing is searched for, is what sets it. That also
+    makes the server write dates and names as they are read here.
     """
     given = make_conninfo(conninfo, **settings)
     try:
