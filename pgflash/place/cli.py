@@ -231,7 +231,7 @@ def tier_command(
     rules = tiers.read_rules(file)
     options = _options(window, lock_timeout, retries, repack, assume_room, accept)
     if dry_run:
-        moves = tiers.dry_run(rules)
+        moves = tiers.dry_run(rules, _teller(json_), options)
         if json_:
             print(json_text({"moves": moves}, indent=2))
         else:

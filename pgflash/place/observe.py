@@ -190,7 +190,7 @@ def observe(
 ) -> Observation:
     """Over `window` seconds from now on; 0: since the statistics were reset."""
     _may_look(connection)
-    db.value(connection, "SELECT set_config('lock_timeout', '5s', false)")  # sizes are not told while an object is locked
+    db.bounded(connection, 5000)  # sizes are not told while an object is locked
     first = snapshot(connection, temp_bytes)
     if window > 0:
         wait(window)

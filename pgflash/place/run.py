@@ -10,7 +10,7 @@ from typing import Any
 
 from psycopg import sql
 
-from pgflash.errors import ArgumentError, BrokeOff, Interrupted, MachineError
+from pgflash.errors import ArgumentError, BrokeOff, Interrupted, Locked, MachineError
 from pgflash.pilot import db
 from pgflash.place import devices, mover, objects, temporary
 from pgflash.place.journal import OPEN, UNDER_WAY, Journal, Row
@@ -20,6 +20,8 @@ from pgflash.place.observe import TEMPORARY
 from pgflash.place.room import local_paths, path_of
 from pgflash.shown import identifier, literal, visible
 from pgflash.units import show_bytes
+
+PLANNING = "what is to be moved"
 
 
 @dataclass(frozen=True)
@@ -127,7 +129,7 @@ def apply(
 ) -> Outcome:
     with Mover(dsn, options, tell) as moving:
         moving.journal.exists()
-        items, also, notes = wanted(moving.control, plan, names, tablespace)
+        items, also, notes = moving.patiently(PLANNING, lambda: wanted(moving.control, plan, names, tablespace))
         with_temporary = with_temporary or also
         targets = {tablespace} if tablespace else set()
         moving.lock()
@@ -139,7 +141,7 @@ def apply(
             items = [
                 Wanted(item, row.to_place, row.schema, row.name, row.filenode)
                 for row in chosen
-                if row.kind != "temporary" and (item := mover.find(moving.control, row)) is not None
+                if row.kind != "temporary" and (item := moving.find(row)) is not None
             ]
             with_temporary = any(row.kind == "temporary" for row in chosen)
         warnings = require(moving, items, targets, options, with_temporary=with_temporary)
@@ -242,7 +244,7 @@ def back(dsn: str, tell: Tell, options: Options) -> Outcome:
         moving.lock()
         settled(moving, tell)
         rows = [row for row in reversed(moving.journal.rows()) if row.state == "done" and row.origin == "place"]
-        items = [item for row in rows if row.kind != "temporary" and (item := mover.find(moving.control, row)) is not None]
+        items = [item for row in rows if row.kind != "temporary" and (item := moving.find(row)) is not None]
         spaces = {row.from_place for row in rows if row.kind != "temporary"}
         objects.require_rights(moving.control, items, spaces, database=any(row.kind == "temporary" for row in rows))
         require_window(moving, items, options)
@@ -265,7 +267,11 @@ def status(dsn: str) -> dict[str, Any]:
         found: list[dict[str, Any]] = []
         for row in rows:
             entry = row.as_json()
-            item = mover.find(connection, row) if row.kind != "temporary" else None
+            locked, item = False, None
+            try:
+                item = mover.find(connection, row) if row.kind != "temporary" else None
+            except Locked:
+                locked = True
             entry["now_in"] = item.tablespace if item else None
             if row.state in UNDER_WAY and pid is None:
                 there = (
@@ -273,6 +279,8 @@ def status(dsn: str) -> dict[str, Any]:
                 )
                 entry["state"] = "interrupted"
                 entry["note"] = "was cut short" + (", and is done" if there else "") + "; apply --resume or back goes on"
+            elif locked:
+                entry["note"] = "is locked by another session: where it is was not looked at"
             elif row.kind != "temporary" and item is None and row.state == "done":
                 entry["note"] = "was dropped meanwhile"
             elif item and row.state == "done" and item.tablespace != row.to_place:
