@@ -84,16 +84,19 @@ def sample_command(
     conninfo: Annotated[str, typer.Argument(help="Connection string; default: that of libpq's environment.")] = "",
     out: Annotated[Path | None, typer.Option(help="File to replace, instead of standard output.")] = None,
     timeout: Annotated[float, typer.Option(min=0.1, max=600, help="Seconds that a server may take to answer.")] = 10,
-    json_: Annotated[bool, typer.Option("--json", help="Errors as JSON on standard output.")] = False,
+    json_: Annotated[bool, typer.Option("--json", help="JSON on standard output, errors included.")] = False,
 ) -> None:
     """The metrics of a server in Prometheus' text format, for node_exporter's textfile collector."""
-    from pgflash.monitoring.textfile import replace_file, sample
+    from pgflash.monitoring.textfile import replace_file, sample, sampled
 
-    text = sample(conninfo, timeout)
     if out:
-        replace_file(out, text)
+        replace_file(out, sample(conninfo, timeout))
+        if json_:
+            print(json_text({"file": str(out)}))
+    elif json_:
+        print(json_text({"metrics": [value for one in sampled(conninfo, timeout) for value in one.values()]}))
     else:
-        print(text, end="")
+        print(sample(conninfo, timeout), end="")
 
 
 @app.command("list")
