@@ -36,6 +36,7 @@ class Session:
         if conninfo:
             try:
                 self.connection = safe.connect(conninfo, application_name="pgflash doctor", connect_timeout="10")
+                self.connection.execute("SELECT set_config('lock_timeout', '5s', false)")
             except psycopg.Error as error:
                 raise Unreachable(
                     f"the server cannot be reached: {str(error).strip()}",
@@ -49,18 +50,24 @@ class Session:
         except psycopg.Error as error:
             raise MachineError(f"the server could not be asked: {str(error).strip()}\n{query}") from error
 
-    def _cache_view(self) -> tuple[str, str]:
-        """Qualified name of the extension's view; and why it is not to be used."""
+    def _cache_view(self) -> tuple[str, str, bool]:
+        """Qualified name of the extension's view; or why it cannot be used, and what helps; and whether the extension is there."""
         assert self.connection
         try:
             found = safe.extension(self.connection)
             view = safe.relation(self.connection, "pg_stat_flashcache")
             if found is None or view is None:
-                return "", ""
+                return "", "pg_stat_flashcache is not in this database: CREATE EXTENSION pg_flashcache, or name the one that has it", False
             allowed = self.connection.execute("SELECT has_table_privilege(%s::oid, 'SELECT')", (view,)).fetchone()
         except psycopg.Error as error:
             raise MachineError(f"the server could not be asked: {str(error).strip()}") from error
-        return (f"{found.schema}.pg_stat_flashcache" if allowed == (True,) and not found.danger else ""), found.danger
+        if found.danger:
+            return "", f"{found.danger}: {safe.HINT}", True
+        if found.lacking:
+            return "", f"{found.closed}: {found.lacking}", True
+        if allowed != (True,):
+            return "", f"this role may not read pg_stat_flashcache: GRANT pg_monitor TO {found.role}", True
+        return f"{found.schema}.pg_stat_flashcache", "", True
 
     def facts(self, flash: str, data: str, seconds: float, quiet: bool) -> Facts:
         if self.connection is None:
@@ -149,6 +156,8 @@ def doctor_command(
             raise ArgumentError(f"{name} {path} is not an absolute path")
     if data and _missing(data):
         raise ArgumentError(f"there is no {data}", "--data names the data directory, on this machine")
+    if data and _missing(f"{data}/PG_VERSION"):
+        raise ArgumentError(f"{data} is no data directory: it has no PG_VERSION", "--data names the data directory, on this machine")
     if list_:
         _list(json_, areas)
         return
