@@ -51,10 +51,10 @@ def snapshot_command(
     json_: JsonOption = False,
 ) -> None:
     """Takes a snapshot of the server's statistics, to report on later."""
-    wanted = Wanted(note, _duration("--keep", keep), _size(max_size), pg_profile)
+    wanted = Wanted(note, _keep(keep), _size(max_size), pg_profile)
     every_s = _duration("--every", every)
-    if every_s is not None and every_s < 10:
-        raise ArgumentError(f"--every: {every!r} will not do; allowed: 10s or more")
+    if every_s is not None and not 10 <= every_s <= 366 * 86400:
+        raise ArgumentError(f"--every: {every!r} will not do; allowed: 10s or more, to 366d")
     if times is not None and every_s is None:
         raise ArgumentError("--times goes with --every", "without it, one snapshot is taken")
 
@@ -183,10 +183,18 @@ def _duration(option: str, text: str | None) -> float | None:
     return found
 
 
+def _keep(text: str | None) -> float | None:
+    """As the server's function takes it."""
+    found = _duration("--keep", text)
+    if found is not None and not 3600 <= found <= 36000 * 86400:
+        raise ArgumentError(f"--keep: {text!r} will not do; allowed: 1h or more, to 36000d", "14d keeps two weeks")
+    return found
+
+
 def _size(text: str | None) -> int | None:
     if text is None:
         return None
     found = parse_size(text)
-    if found is None or found.share or not found.bytes:
+    if found is None or found.share or not 0 < found.bytes < 1 << 63:
         raise ArgumentError(f"--max-size: {text!r} will not do; allowed: a size as 500MB or 1GB")
     return found.bytes
