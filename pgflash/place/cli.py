@@ -20,6 +20,8 @@ from pgflash.units import parse_size, show_bytes
 place = typer.Typer(no_args_is_help=True, help="What belongs on flash for good: advice, and the moves.")
 tier = typer.Typer(no_args_is_help=True, help="Partitions by age: new ones on flash, old ones on slow disks.")
 
+LONGEST_S = 31 * 86400  # of an observation
+
 Server = Annotated[str, typer.Argument(metavar="CONNINFO", help="A connection string of libpq, of the database.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="JSON on standard output, errors included.")]
 PlanOption = Annotated[Path | None, typer.Option(help="What advise --json has written: its objects are moved.")]
@@ -51,7 +53,10 @@ def _seconds(text: str) -> float:
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|min|h|)", text.strip())
     if match is None:
         raise typer.BadParameter(f"{text!r} is no time; allowed: 60s, 5min, 1h", param_hint="--for")
-    return float(match[1]) * {"s": 1, "": 1, "min": 60, "h": 3600}[match[2]]
+    seconds = float(match[1]) * {"s": 1, "": 1, "min": 60, "h": 3600}[match[2]]
+    if seconds > LONGEST_S:
+        raise typer.BadParameter(f"{text!r} will not do; allowed: up to {LONGEST_S // 3600}h", param_hint="--for")
+    return seconds
 
 
 def _points(texts: list[str]) -> list[tuple[float, float]]:

@@ -91,6 +91,7 @@ def test_who_may_only_look(server: Server, database: str, tmp_path: Path) -> Non
     text = tool(*command[:4], "--for=1s", "--disk-ms=5")
     assert text.returncode == 0 and "by flash bought" in text.stdout
     assert tool("place", "advise", server.dsn(database), "--flash=ten").returncode == 2
+    assert tool("place", "advise", server.dsn(database), "--flash=1GB", "--for=99999999999999h").returncode == 2
     server.sql("DROP OWNED BY looker", "DROP ROLE looker")
 
 
