@@ -453,7 +453,8 @@ def policy_function(connection: db.Connection) -> tuple[str, str]:
     found = db.asked(safe.extension, connection)
     if found is None or db.asked(safe.function, connection, "pg_flashcache_set_policy", "regclass, text") is None:
         return "", ""
-    return ("", found.danger) if found.danger else (f"{found.schema}.pg_flashcache_set_policy", "")
+    refused = found.danger or (f"{found.closed}: {found.lacking}" if found.lacking else "")
+    return ("", refused) if refused else (f"{found.schema}.pg_flashcache_set_policy", "")
 
 
 def find(connection: db.Connection, row: Row) -> Object | None:
