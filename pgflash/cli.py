@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -32,6 +31,7 @@ from pgflash.pilot import scenario as scenarios
 from pgflash.pilot.progress import JsonReporter, Reporter, TerminalReporter
 from pgflash.pilot.store import RUNS, Study, Writer, open_study
 from pgflash.place.cli import place, tier
+from pgflash.shown import cell, json_text, visible
 from pgflash.snapshots import commands as snapshot_commands
 from pgflash.system import raise_on_signals
 from pgflash.top.cli import top_command
@@ -122,7 +122,7 @@ def run_command(
     )
     if outcome.failed:
         for line in outcome.failed:
-            errors.print(f"failed: {line}", markup=False, style="red")
+            errors.print(f"failed: {visible(line)}", markup=False, style="red")
         raise typer.Exit(EXIT_BROKE_OFF)
 
 
@@ -135,12 +135,12 @@ def list_command(
     shipped = [scenarios.as_json(scenarios.load_scenario(name)) for name in scenarios.shipped()]
     studies = [_study_row(path.parent) for path in sorted(folder.glob(f"*/{RUNS}"))] if folder.is_dir() else []
     if json_:
-        print(json.dumps({"scenarios": shipped, "studies": studies}, indent=2, ensure_ascii=False))
+        print(json_text({"scenarios": shipped, "studies": studies}, indent=2))
         return
     table = Table("scenario", "what it asks", "load", "runs of", "root", title="Shipped scenarios", title_justify="left")
     for item in shipped:
         runs = f"{len(item['variants'])} x {len(item['clients'])} x {item['repetitions']} x {item['duration_s']} s"
-        table.add_row(item["name"], item["title"], item["load"], runs, "yes" if item["needs_root"] else "no")
+        table.add_row(cell(item["name"]), cell(item["title"]), item["load"], runs, "yes" if item["needs_root"] else "no")
     console = Console(width=None if sys.stdout.isatty() else 140)
     console.print(table)
     console.print(f"complete: {', '.join(scenarios.COMPLETE)}, in one study", markup=False, soft_wrap=True)
@@ -150,7 +150,11 @@ def list_command(
     table = Table("study", "scenarios", "runs", "failed", "last", title=f"Studies in {folder}", title_justify="left")
     for row in studies:
         table.add_row(
-            row["study"], ", ".join(row.get("scenarios", [])), row.get("state", ""), str(row.get("failed", "")), row.get("last", "")
+            cell(row["study"]),
+            cell(", ".join(row.get("scenarios", []))),
+            row.get("state", ""),
+            str(row.get("failed", "")),
+            row.get("last", ""),
         )
     console.print(table)
 
@@ -250,7 +254,7 @@ def compare_command(
     if not result.rows:
         raise StudyError(f"{a} and {b} have no variant in common")
     if json_:
-        print(json.dumps(result.as_json(), indent=2, ensure_ascii=False))
+        print(json_text(result.as_json(), indent=2))
     else:
         show(result)
     slower = result.slower_than(fail_if_slower) if fail_if_slower is not None else []
@@ -285,9 +289,9 @@ def load_all(names: list[str], repetitions: int | None = None, warm_up_s: int | 
 
 def _out(as_json: bool, values: dict[str, Any], text: str) -> None:
     if as_json:
-        print(json.dumps(values, ensure_ascii=False))
+        print(json_text(values))
     elif text:
-        print(text)
+        print(visible(text, lines=True))
 
 
 def main() -> NoReturn:
@@ -330,8 +334,8 @@ def _tell(error: PgflashError, as_json: bool) -> None:
         }
         if isinstance(error, ScenarioError):
             values["faults"] = error.faults
-        print(json.dumps(values, ensure_ascii=False))
+        print(json_text(values))
         return
-    errors.print(f"error: {error.message}", markup=False, style="red", soft_wrap=True)
+    errors.print(f"error: {visible(error.message, lines=True)}", markup=False, style="red", soft_wrap=True)
     if error.hint:
-        errors.print(f"hint: {error.hint}", markup=False, soft_wrap=True)
+        errors.print(f"hint: {visible(error.hint, lines=True)}", markup=False, soft_wrap=True)

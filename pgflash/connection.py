@@ -25,7 +25,7 @@ _BY_STATE = {
     "28P01": "the server refuses the password",
     "28000": "the server refuses this user",
     "3D000": "no such database",
-    "42501": "permission denied: the role needs pg_monitor",
+    "42501": "permission denied: the role needs pg_monitor, and USAGE on the schema of the extension",
     "53300": "the server has no connection left",
     "55P03": "a lock was not granted in time",
     "57014": "a query took too long",

@@ -74,6 +74,10 @@ class Refused(BrokeOff):
     kind = "machine"
 
 
+class Locked(Refused):
+    """Another session has a lock that was not granted in time: later it may be."""
+
+
 class DiskFull(BrokeOff):
     """No space left: going on with the next arm would only fail again."""
 

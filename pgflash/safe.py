@@ -24,11 +24,19 @@ HINT = (
     " or connect as a role that is only in pg_monitor"
 )
 
-_SET = "SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false)"
+# How values are written, and what statements mean, in every session of pgflash: whatever the database, the role or PGOPTIONS has set.
+# Of DateStyle only the output: whether 1/2 is in January or in February is the user's.
+_SETTINGS = {
+    "search_path": "pg_catalog, pg_temp", "client_encoding": "UTF8", "datestyle": "ISO", "intervalstyle": "postgres", "bytea_output": "hex",
+    "extra_float_digits": "1", "quote_all_identifiers": "off", "standard_conforming_strings": "on", "transform_null_equals": "off",
+    "default_transaction_isolation": "read committed", "default_transaction_deferrable": "off", "jit": "off",
+}  # fmt: skip
+_SET = "SELECT " + ", ".join(f"pg_catalog.set_config('{name}', '{value}', false)" for name, value in _SETTINGS.items())
 _EXTENSION = """
 SELECT n.nspname, pg_catalog.quote_ident(n.nspname), e.extversion, s.rolname, s.rolsuper, o.rolname, o.rolsuper,
        EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.rolsuper
-                  AND (pg_has_role(current_user, r.oid, 'MEMBER') OR pg_has_role(session_user, r.oid, 'MEMBER')))
+                  AND (pg_has_role(current_user, r.oid, 'MEMBER') OR pg_has_role(session_user, r.oid, 'MEMBER'))),
+       has_schema_privilege(n.oid, 'USAGE'), pg_catalog.quote_ident(current_user)
   FROM pg_catalog.pg_extension e JOIN pg_catalog.pg_namespace n ON n.oid = e.extnamespace
   JOIN pg_catalog.pg_database d ON d.datname = current_database()
   JOIN pg_catalog.pg_roles own ON own.oid = n.nspowner
@@ -54,7 +62,8 @@ SELECT p.oid::bigint FROM pg_catalog.pg_proc p
 def connect(conninfo: str, **settings: str) -> Connection:
     """A connection, of autocommit, whose search_path is pg_catalog and, last, pg_temp: from the first statement on, and after RESET.
 
-    Some connection poolers take no options: then the first statement, in which nothing is searched for, is what sets it.
+    Some connection poolers take no options: then the first statement, in which nothing is searched for, is what sets it. That also
+    makes the server write dates and names as they are read here.
     """
     given = make_conninfo(conninfo, **settings)
     try:
@@ -87,11 +96,18 @@ def users_options(options: str) -> str:
 
 @dataclass(frozen=True)
 class Extension:
-    """Of this database. `danger`: why a superuser is not to use it; empty: may be used."""
+    """Of this database. `danger`: why a superuser is not to use it; empty: may be used. `lacking`: what GRANT lets this role use it."""
 
     schema: str  # quoted
     version: str
     danger: str
+    lacking: str = ""
+    role: str = ""  # quoted
+
+    @property
+    def closed(self) -> str:
+        """In words, where the role may not use it."""
+        return f"this role may not use the schema {self.schema} of the extension" if self.lacking else ""
 
 
 def extension(connection: psycopg.Connection[Any], name: str = "pg_flashcache") -> Extension | None:
@@ -99,7 +115,7 @@ def extension(connection: psycopg.Connection[Any], name: str = "pg_flashcache") 
     row = connection.cursor(row_factory=tuple_row).execute(_EXTENSION, (name,)).fetchone()
     if row is None:
         return None
-    plain, schema, version, schema_owner, schema_trusted, owner, trusted, super_ = row
+    plain, schema, version, schema_owner, schema_trusted, owner, trusted, super_, usable, role = row
     danger = ""
     if super_ and not schema_trusted:
         danger = (
@@ -108,13 +124,15 @@ def extension(connection: psycopg.Connection[Any], name: str = "pg_flashcache") 
         )
     elif super_ and not trusted:
         danger = f'the extension {name} belongs to "{owner}", who is no superuser: its code would run with a superuser\'s rights'
-    return Extension(schema, version, danger)
+    return Extension(schema, version, danger, "" if usable else f"GRANT USAGE ON SCHEMA {schema} TO {role}", str(role))
 
 
 def require(found: Extension | None, kind: type[PgflashError] = MachineError) -> None:
-    """An error where who is connected has a superuser's rights, and somebody else could get them by it."""
+    """An error where who is connected has a superuser's rights, and somebody else could get them by it; or may not use the schema."""
     if found is not None and found.danger:
         raise kind(found.danger, HINT)
+    if found is not None and found.lacking:
+        raise kind(found.closed, found.lacking)
 
 
 def relation(connection: psycopg.Connection[Any], name: str) -> int | None:

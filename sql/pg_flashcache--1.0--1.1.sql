@@ -613,7 +613,7 @@ COMMENT ON COLUMN pg_flashcache_snapshots.server_started IS
 COMMENT ON COLUMN pg_flashcache_snapshots.server_version_num IS
 	'version of the server, as in server_version_num';
 COMMENT ON COLUMN pg_flashcache_snapshots.resets IS
-	'sections with counters that were reset since the snapshot before it; these are counted from zero';
+	'sections with counters that were reset since the snapshot before it, by their stats_reset; these are counted from zero';
 COMMENT ON COLUMN pg_flashcache_snapshots.problems IS
 	'sections that are missing, and why';
 
@@ -641,13 +641,14 @@ COMMENT ON TABLE pg_flashcache_snapshot_state IS
 COMMENT ON COLUMN pg_flashcache_snapshot_state.section IS
 	'name of the section';
 COMMENT ON COLUMN pg_flashcache_snapshot_state.data IS
-	'by key: c, the counters that are not 0; s, since when they count';
+	'by key: c, the counters that are not 0; s and e, since when the row and its section count';
 
 CREATE TABLE pg_flashcache_snapshot_settings (
 	only_row pg_catalog.bool PRIMARY KEY DEFAULT true CHECK (only_row),
 	keep pg_catalog.interval NOT NULL DEFAULT '14 days'
 		CONSTRAINT pg_flashcache_snapshot_settings_keep
-		CHECK (keep OPERATOR(pg_catalog.>=) '1 hour'::pg_catalog.interval),
+		CHECK (keep OPERATOR(pg_catalog.>=) '1 hour'::pg_catalog.interval
+			AND keep OPERATOR(pg_catalog.<=) '100 years'::pg_catalog.interval),
 	max_bytes pg_catalog.int8 NOT NULL DEFAULT 1073741824
 		CONSTRAINT pg_flashcache_snapshot_settings_max_bytes CHECK (max_bytes OPERATOR(pg_catalog.>=) 0),
 	top_rows pg_catalog.int4 NOT NULL DEFAULT 200 CHECK (top_rows OPERATOR(pg_catalog.>) 0),
@@ -686,10 +687,12 @@ AS $body$
 DECLARE
 	source record;
 	relation oid;
+	schema text;
 	present text[];
 	counters text[];
 	labels text[];
 	since text;
+	epoch text;
 	known jsonb;
 	statement text;
 BEGIN
@@ -697,25 +700,34 @@ BEGIN
 	/*
 	 * rows: what is read, %s is the view.  keys: what tells its rows apart.  labels: what is shown of them; more: labels
 	 * that are no columns of the view.  counted: the counters; NULL: all numbers of the view that are neither.  weights:
-	 * the top rows are the first by each of these; NULL: all rows.  grp: what the rest is summed up by.
+	 * the top rows are the first by each of these; NULL: all rows.  grp: what the rest is summed up by.  epoch: what tells
+	 * since when all rows of the section count, %s is the schema of the view; NULL: the stats_reset of each row does; empty:
+	 * nothing does, only a counter that fell.
+	 *
+	 * A row counts from zero where it began anew: by its stats_since or stats_reset, or because a counter fell, as when its
+	 * table was truncated or its statement evicted.  That counters were reset is said only where a stamp says so.  That of
+	 * a database also moves when the counters of one table are reset: its own were only where one of them fell.
 	 */
 	FOR source IN
 		SELECT * FROM (VALUES
 			('cache', 'pg_flashcache', 'pg_stat_flashcache', '%s', '{}'::text[],
 			 '{state,reason,verdict,slots,used,memory_bytes,hit_ratio,memory_per_slot,writer_pid}'::text[], '{}'::text[],
-			 NULL::text[], NULL::text[], NULL::text),
+			 NULL::text[], NULL::text[], NULL::text, NULL::text),
 			('flash_relations', 'pg_flashcache', 'pg_stat_flashcache_relation', '%s', '{relid}',
-			 '{schemaname,relname,relkind,toast_of,index_of}', '{}', NULL, '{disk_reads,hits,inserts}', NULL),
+			 '{schemaname,relname,relkind,toast_of,index_of}', '{}', NULL, '{disk_reads,hits,inserts}', NULL,
+			 '(SELECT stats_reset::text FROM %s.pg_stat_flashcache)'),
 			('flash_statements', 'pg_flashcache', 'pg_stat_flashcache_statements', '%s', '{userid,dbid,queryid,toplevel}',
-			 '{query}', '{}', NULL, '{disk_read_time_us,disk_reads,hits}', NULL),
+			 '{query}', '{}', NULL, '{disk_read_time_us,disk_reads,hits}', NULL,
+			 '(SELECT stats_reset::text FROM %s.pg_stat_flashcache)'),
 			('flash_latency', 'pg_flashcache', 'pg_stat_flashcache_latency', '%s', '{backend_type,operation,bucket}',
-			 '{backend_type,operation,bucket,from_us,to_us}', '{}', NULL, NULL, NULL),
-			('database', NULL, 'pg_stat_database', '%s', '{datid}', '{datname,numbackends}', '{}', NULL, NULL, NULL),
-			('bgwriter', NULL, 'pg_stat_bgwriter', '%s', '{}', '{}', '{}', NULL, NULL, NULL),
-			('checkpointer', NULL, 'pg_stat_checkpointer', '%s', '{}', '{}', '{}', NULL, NULL, NULL),
-			('wal', NULL, 'pg_stat_wal', '%s', '{}', '{}', '{}', NULL, NULL, NULL),
+			 '{backend_type,operation,bucket,from_us,to_us}', '{}', NULL, NULL, NULL,
+			 '(SELECT stats_reset::text FROM %s.pg_stat_flashcache)'),
+			('database', NULL, 'pg_stat_database', '%s', '{datid}', '{datname,numbackends}', '{}', NULL, NULL, NULL, NULL),
+			('bgwriter', NULL, 'pg_stat_bgwriter', '%s', '{}', '{}', '{}', NULL, NULL, NULL, NULL),
+			('checkpointer', NULL, 'pg_stat_checkpointer', '%s', '{}', '{}', '{}', NULL, NULL, NULL, NULL),
+			('wal', NULL, 'pg_stat_wal', '%s', '{}', '{}', '{}', NULL, NULL, NULL, NULL),
 			('io', NULL, 'pg_stat_io', '%s', '{backend_type,object,context}', '{backend_type,object,context,op_bytes}', '{}',
-			 NULL, NULL, NULL),
+			 NULL, NULL, NULL, NULL),
 			('relations', NULL, 'pg_class',
 			 $q$(SELECT c.oid, n.nspname AS schema, c.relname AS name, c.relkind AS kind, t.spcname AS tablespace,
 					coalesce(i.indrelid, m.oid)::regclass AS of, greatest(c.relpages, 0)::int8 * current_setting('block_size')::int8 AS bytes,
@@ -731,16 +743,18 @@ BEGIN
 						ELSE (SELECT dattablespace FROM pg_database WHERE datname = current_database()) END
 				WHERE c.relkind IN ('r', 'i', 't', 'm'))$q$,
 			 '{oid}', '{}', '{schema,name,kind,tablespace,of,bytes}',
-			 '{blks_read,blks_hit,scans,tup_inserted,tup_updated,tup_deleted,tup_changed}', '{blks_read,tup_changed}', 'tablespace'),
+			 '{blks_read,blks_hit,scans,tup_inserted,tup_updated,tup_deleted,tup_changed}', '{blks_read,tup_changed}', 'tablespace',
+			 '(SELECT stats_reset::text FROM pg_stat_database WHERE datname = current_database())'),
 			('statements', 'pg_stat_statements', 'pg_stat_statements',
 			 $q$(SELECT s.*, r.rolname, d.datname FROM %s s LEFT JOIN pg_roles r ON r.oid = s.userid
 				LEFT JOIN pg_database d ON d.oid = s.dbid WHERE s.queryid IS NOT NULL)$q$,
-			 '{userid,dbid,queryid,toplevel}', '{query}', '{rolname,datname}', NULL, '{total_exec_time,shared_blks_read}', NULL),
-			('kcache', 'pg_stat_kcache', 'pg_stat_kcache', '%s', '{datname}', '{datname}', '{}', NULL, NULL, NULL),
+			 '{userid,dbid,queryid,toplevel}', '{query}', '{rolname,datname}', NULL, '{total_exec_time,shared_blks_read}', NULL,
+			 '(SELECT stats_reset::text FROM %s.pg_stat_statements_info)'),
+			('kcache', 'pg_stat_kcache', 'pg_stat_kcache', '%s', '{datname}', '{datname}', '{}', NULL, NULL, NULL, NULL),
 			('wait_sampling', 'pg_wait_sampling', 'pg_wait_sampling_profile',
 			 '(SELECT event_type, event, sum(count) AS count FROM %s GROUP BY 1, 2)', '{event_type,event}', '{event_type,event}', '{}',
-			 '{count}', NULL, NULL)
-		) AS s(section, extension, view, rows, keys, labels, more, counted, weights, grp)
+			 '{count}', NULL, NULL, '')
+		) AS s(section, extension, view, rows, keys, labels, more, counted, weights, grp, epoch)
 	LOOP
 		section := source.section;
 		data := NULL;
@@ -787,10 +801,20 @@ BEGIN
 			labels := ARRAY(SELECT l FROM unnest(source.labels) l WHERE l = ANY (present)) || source.more;
 			since := (SELECT format('v.%I::text', c) FROM unnest('{stats_since,stats_reset}'::text[]) c
 				WHERE c = ANY (present) AND source.counted IS NULL LIMIT 1);
+			SELECT quote_ident(n.nspname) INTO schema FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = relation;
+			epoch := nullif(format(source.epoch, schema), '');
+			-- Old objects of that extension lack the view that says since when.
+			IF source.section = 'statements' AND NOT EXISTS (
+				SELECT FROM pg_depend d JOIN pg_class c ON d.classid = 'pg_class'::regclass AND c.oid = d.objid
+				WHERE c.relname = 'pg_stat_statements_info' AND d.deptype = 'e' AND d.refclassid = 'pg_extension'::regclass
+					AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = source.extension)) THEN
+				epoch := NULL;
+			END IF;
 			known := before -> source.section;
 
 			statement := format($q$
-				WITH now AS MATERIALIZED (
+				WITH epoch AS MATERIALIZED (SELECT %7$s AS at),
+				now AS MATERIALIZED (
 					SELECT array_to_string(ARRAY[%1$s]::text[], '/', '-') AS key, %2$s AS grp, %3$s AS since,
 						coalesce(jsonb_strip_nulls((SELECT to_jsonb(l) FROM (SELECT %4$s) l)), '{}') AS labels,
 						coalesce((SELECT jsonb_object_agg(e.key, e.value) FROM jsonb_each((SELECT to_jsonb(c) FROM (SELECT %5$s) c)) e
@@ -798,17 +822,19 @@ BEGIN
 					FROM %6$s v),
 				compared AS (
 					SELECT n.key, n.grp, n.labels, n.counters, k.value -> 'c' AS was,
-						k.key IS NOT NULL AND (n.since IS DISTINCT FROM k.value ->> 's' OR EXISTS (
+						k.key IS NOT NULL AND e.at IS DISTINCT FROM k.value ->> 'e' AS epoch,
+						k.key IS NOT NULL AND n.since IS DISTINCT FROM k.value ->> 's' AND (NOT $5 OR f.fell) AS since, f.fell
+					FROM epoch e CROSS JOIN now n LEFT JOIN jsonb_each($1) k ON k.key = n.key
+						CROSS JOIN LATERAL (SELECT EXISTS (
 							SELECT FROM jsonb_each(k.value -> 'c') c
-							WHERE c.value::numeric > coalesce((n.counters -> c.key)::numeric, 0))) AS reset
-					FROM now n LEFT JOIN jsonb_each($1) k ON k.key = n.key
-					WHERE $1 IS NOT NULL
-						AND ($4 OR n.counters IS DISTINCT FROM coalesce(k.value -> 'c', '{}') OR n.since IS DISTINCT FROM k.value ->> 's')),
+							WHERE c.value::numeric > coalesce((n.counters -> c.key)::numeric, 0)) AS fell) f
+					WHERE $1 IS NOT NULL AND ($4 OR n.counters IS DISTINCT FROM coalesce(k.value -> 'c', '{}')
+						OR n.since IS DISTINCT FROM k.value ->> 's' OR e.at IS DISTINCT FROM k.value ->> 'e')),
 				moved AS (
-					SELECT c.key, c.grp, c.labels, c.reset, (
+					SELECT c.key, c.grp, c.labels, (
 						SELECT jsonb_object_agg(e.key, trim_scale(round(d.delta, 3))) FROM jsonb_each(c.counters) e
 							CROSS JOIN LATERAL (SELECT e.value::numeric
-								- CASE WHEN c.reset THEN 0 ELSE coalesce((c.was -> e.key)::numeric, 0) END AS delta) d
+								- CASE WHEN c.since OR c.fell THEN 0 ELSE coalesce((c.was -> e.key)::numeric, 0) END AS delta) d
 						WHERE d.delta <> 0) AS moved
 					FROM compared c),
 				ranks AS (
@@ -831,17 +857,19 @@ BEGIN
 							'tablespace', g.grp, 'rest', (SELECT count(*) FROM ranked r WHERE r.rank > $3 AND r.grp IS NOT DISTINCT FROM g.grp))),
 							'moved', g.moved))
 						FROM (SELECT grp, jsonb_object_agg(key, total) AS moved FROM rest GROUP BY 1) g), '[]') END,
-					(SELECT coalesce(jsonb_object_agg(n.key, jsonb_strip_nulls(jsonb_build_object('s', n.since, 'c', n.counters))), '{}')
-						FROM now n WHERE n.counters <> '{}'),
-					coalesce((SELECT bool_or(m.reset) FROM moved m), false)$q$,
+					(SELECT coalesce(jsonb_object_agg(n.key, jsonb_strip_nulls(jsonb_build_object('s', n.since, 'e', e.at, 'c', n.counters))), '{}')
+						FROM epoch e CROSS JOIN now n WHERE n.counters <> '{}'),
+					coalesce((SELECT bool_or(c.%8$I) FROM compared c), false)$q$,
 				(SELECT string_agg(format('v.%I::text', k), ', ' ORDER BY o) FROM unnest(source.keys) WITH ORDINALITY u(k, o)),
 				CASE WHEN source.grp IS NULL THEN 'NULL::text' ELSE format('v.%I::text', source.grp) END,
 				coalesce(since, 'NULL::text'),
 				(SELECT string_agg(CASE WHEN l = 'query' THEN 'left(v.query, 2000) AS query' ELSE format('v.%I', l) END, ', ') FROM unnest(labels) l),
 				(SELECT string_agg(format('v.%I', c), ', ') FROM unnest(counters) c),
-				format(source.rows, relation::regclass));
+				format(source.rows, relation::regclass),
+				coalesce(epoch, 'NULL::text'),
+				CASE source.epoch WHEN '' THEN 'fell' ELSE CASE WHEN epoch IS NULL THEN 'since' ELSE 'epoch' END END);
 			EXECUTE statement INTO data, state, reset
-				USING known, source.weights, top_rows, source.section = 'cache';
+				USING known, source.weights, top_rows, source.section = 'cache', source.section = 'database';
 			IF data IS NULL THEN
 				problem := 'counted from this snapshot on';
 			END IF;
@@ -872,15 +900,20 @@ COMMENT ON FUNCTION pg_flashcache_snapshot_collect(jsonb, integer) IS
 
 CREATE FUNCTION pg_flashcache_check_retention(
 	keep interval,
-	max_bytes bigint)
+	max_bytes bigint,
+	settings_lost boolean)
 RETURNS void
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 SET search_path = pg_catalog, pg_temp
 AS $body$
 BEGIN
-	IF keep <> '0' AND keep < '1 hour' THEN
+	IF settings_lost THEN
+		RAISE object_not_in_prerequisite_state USING MESSAGE = 'the row of pg_flashcache_snapshot_settings is missing',
+			HINT = 'INSERT INTO pg_flashcache_snapshot_settings DEFAULT VALUES, as a superuser, puts it back.';
+	END IF;
+	IF keep <> '0' AND (keep < '1 hour' OR keep > '100 years') THEN
 		RAISE invalid_parameter_value USING MESSAGE = format('snapshots cannot be kept for %s', keep),
-			HINT = 'Give a unit, as in ''14 days'': an hour at least; or ''0'' to keep the newest one only.';
+			HINT = 'Give an hour to 100 years, as in ''14 days'', or ''0'' to keep the newest one only. A number without a unit is in seconds.';
 	END IF;
 	IF max_bytes < 0 THEN
 		RAISE invalid_parameter_value USING MESSAGE = format('snapshots cannot take %s bytes', max_bytes),
@@ -889,7 +922,7 @@ BEGIN
 END
 $body$;
 
-COMMENT ON FUNCTION pg_flashcache_check_retention(interval, bigint) IS
+COMMENT ON FUNCTION pg_flashcache_check_retention(interval, bigint, boolean) IS
 	'refuses what would drop snapshots by a mistake; for the functions that drop them';
 
 CREATE FUNCTION pg_flashcache_drop_snapshots(
@@ -898,8 +931,10 @@ CREATE FUNCTION pg_flashcache_drop_snapshots(
 RETURNS bigint
 LANGUAGE sql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
+SET jit = off
 BEGIN ATOMIC
-	SELECT @extschema@.pg_flashcache_check_retention(pg_flashcache_drop_snapshots.keep, pg_flashcache_drop_snapshots.max_bytes);
+	SELECT @extschema@.pg_flashcache_check_retention(pg_flashcache_drop_snapshots.keep, pg_flashcache_drop_snapshots.max_bytes,
+		NOT EXISTS (SELECT FROM @extschema@.pg_flashcache_snapshot_settings));
 	WITH sizes AS (
 		SELECT d.snapshot, pg_catalog.sum(pg_catalog.pg_column_size(d.data)) AS bytes
 		FROM @extschema@.pg_flashcache_snapshot_data d GROUP BY d.snapshot),
@@ -931,10 +966,14 @@ CREATE FUNCTION pg_flashcache_snapshot(
 RETURNS bigint
 LANGUAGE sql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
+SET jit = off
 BEGIN ATOMIC
-	SELECT @extschema@.pg_flashcache_check_retention(pg_flashcache_snapshot.keep, pg_flashcache_snapshot.max_bytes);
+	SELECT @extschema@.pg_flashcache_check_retention(pg_flashcache_snapshot.keep, pg_flashcache_snapshot.max_bytes,
+		NOT EXISTS (SELECT FROM @extschema@.pg_flashcache_snapshot_settings));
+	-- A row that was lost and put back begins at 0, though there are snapshots.
 	UPDATE @extschema@.pg_flashcache_snapshot_settings t
-		SET last_snapshot = t.last_snapshot OPERATOR(pg_catalog.+) 1::pg_catalog.int8;
+		SET last_snapshot = GREATEST(t.last_snapshot, (SELECT pg_catalog.max(s.id) FROM @extschema@.pg_flashcache_snapshots s))
+			OPERATOR(pg_catalog.+) 1::pg_catalog.int8;
 	WITH collected AS MATERIALIZED (
 		SELECT c.section, c.data, c.state, c.reset, c.problem
 		FROM @extschema@.pg_flashcache_snapshot_settings t

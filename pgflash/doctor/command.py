@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -23,6 +22,7 @@ from pgflash.doctor.facts.server import gather
 from pgflash.doctor.facts.waits import Waits, take
 from pgflash.doctor.fix import Connection, Fixer, Undo, changes, default_state, refusal
 from pgflash.errors import EXIT_ADVICE, EXIT_OK, EXIT_PROBLEM, ArgumentError, MachineError, Unreachable
+from pgflash.shown import json_text, visible
 
 progress = Console(stderr=True, highlight=False)
 
@@ -36,6 +36,7 @@ class Session:
         if conninfo:
             try:
                 self.connection = safe.connect(conninfo, application_name="pgflash doctor", connect_timeout="10")
+                self.connection.execute("SELECT set_config('lock_timeout', '5s', false)")
             except psycopg.Error as error:
                 raise Unreachable(
                     f"the server cannot be reached: {str(error).strip()}",
@@ -49,18 +50,24 @@ class Session:
         except psycopg.Error as error:
             raise MachineError(f"the server could not be asked: {str(error).strip()}\n{query}") from error
 
-    def _cache_view(self) -> tuple[str, str]:
-        """Qualified name of the extension's view; and why it is not to be used."""
+    def _cache_view(self) -> tuple[str, str, bool]:
+        """Qualified name of the extension's view; or why it cannot be used, and what helps; and whether the extension is there."""
         assert self.connection
         try:
             found = safe.extension(self.connection)
             view = safe.relation(self.connection, "pg_stat_flashcache")
             if found is None or view is None:
-                return "", ""
+                return "", "pg_stat_flashcache is not in this database: CREATE EXTENSION pg_flashcache, or name the one that has it", False
             allowed = self.connection.execute("SELECT has_table_privilege(%s::oid, 'SELECT')", (view,)).fetchone()
         except psycopg.Error as error:
             raise MachineError(f"the server could not be asked: {str(error).strip()}") from error
-        return (f"{found.schema}.pg_stat_flashcache" if allowed == (True,) and not found.danger else ""), found.danger
+        if found.danger:
+            return "", f"{found.danger}: {safe.HINT}", True
+        if found.lacking:
+            return "", f"{found.closed}: {found.lacking}", True
+        if allowed != (True,):
+            return "", f"this role may not read pg_stat_flashcache: GRANT pg_monitor TO {found.role}", True
+        return f"{found.schema}.pg_stat_flashcache", "", True
 
     def facts(self, flash: str, data: str, seconds: float, quiet: bool) -> Facts:
         if self.connection is None:
@@ -96,9 +103,7 @@ def _list(as_json: bool, only: list[str]) -> None:
     chosen = [item for item in REGISTRY.values() if not only or item.area in only]
     if as_json:
         keys = ("id", "area", "title", "question", "why", "source", "severity")
-        print(
-            json.dumps({"areas": AREAS, "checks": [{key: str(getattr(item, key)) for key in keys} for item in chosen]}, ensure_ascii=False)
-        )
+        print(json_text({"areas": AREAS, "checks": [{key: str(getattr(item, key)) for key in keys} for item in chosen]}))
         return
     for item in chosen:
         print(f"{item.id} ({item.severity})\n    {item.question}\n    source: {item.source}")
@@ -151,6 +156,8 @@ def doctor_command(
             raise ArgumentError(f"{name} {path} is not an absolute path")
     if data and _missing(data):
         raise ArgumentError(f"there is no {data}", "--data names the data directory, on this machine")
+    if data and _missing(f"{data}/PG_VERSION"):
+        raise ArgumentError(f"{data} is no data directory: it has no PG_VERSION", "--data names the data directory, on this machine")
     if list_:
         _list(json_, areas)
         return
@@ -192,7 +199,7 @@ def run(
     fixer = Fixer(session.machine, notes, session.connection, facts.server)
     if undo:
         done = list(fixer.put_back())
-        print(json.dumps({"undone": done, "exit": EXIT_OK}, ensure_ascii=False) if as_json else "\n".join(done) or "nothing to put back")
+        print(json_text({"undone": done, "exit": EXIT_OK}) if as_json else visible("\n".join(done), lines=True) or "nothing to put back")
         return EXIT_OK
     results = _look(facts, areas)
     made: list[str] = []
@@ -208,7 +215,7 @@ def run(
             results = [kept.get(result.check.id, result) for result in _look(facts, areas)]
     status = _exit_code(results)
     if as_json:
-        print(json.dumps(_json(facts, results, made, refused, status), ensure_ascii=False))
+        print(json_text(_json(facts, results, made, refused, status)))
     return status
 
 
@@ -223,7 +230,7 @@ def _fix(fixer: Fixer, results: list[Result], yes: bool, as_json: bool, out: Con
 
     def tell(text: str) -> None:
         if not as_json:
-            out.print(Text(text), soft_wrap=True)
+            out.print(Text(visible(text, lines=True)), soft_wrap=True)
 
     for line in refused:
         tell(f"cannot be changed: {line}")

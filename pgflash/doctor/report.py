@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from pgflash.doctor.check import Result, Severity
+from pgflash.shown import visible
 
 STYLES = {Severity.PROBLEM: "bold red", Severity.ADVICE: "yellow"}
 WIDTH = 120
@@ -55,4 +56,4 @@ def show(results: list[Result], verbose: bool, out: Console) -> None:
 
 def _line(out: Console, text: str) -> None:
     """Not cut into lines of its own where it is copied from: commands."""
-    out.print(Text(text), soft_wrap=True)
+    out.print(Text(visible(text, lines=True)), soft_wrap=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from enum import StrEnum
@@ -13,6 +12,7 @@ import typer
 
 from pgflash.errors import ArgumentError
 from pgflash.monitoring.metrics import GROUPS, NEWEST, VERSIONS, older
+from pgflash.shown import json_text
 
 app = typer.Typer(no_args_is_help=True, help="Files for monitoring tools, and the metrics of a server.")
 
@@ -78,7 +78,7 @@ def write_command(
     for name, text in found.items():
         replace_file(folder / name, text)
     written = [str(folder / name) for name in found]
-    print(json.dumps({"files": written}) if json_ else "\n".join(written))
+    print(json_text({"files": written}) if json_ else "\n".join(written))
 
 
 @app.command("sample")
@@ -86,16 +86,19 @@ def sample_command(
     conninfo: Annotated[str, typer.Argument(help="Connection string; default: that of libpq's environment.")] = "",
     out: Annotated[Path | None, typer.Option(help="File to replace, instead of standard output.")] = None,
     timeout: Annotated[float, typer.Option(min=0.1, max=600, help="Seconds that a server may take to answer.")] = 10,
-    json_: Annotated[bool, typer.Option("--json", help="Errors as JSON on standard output.")] = False,
+    json_: Annotated[bool, typer.Option("--json", help="JSON on standard output, errors included.")] = False,
 ) -> None:
     """The metrics of a server in Prometheus' text format, for node_exporter's textfile collector."""
-    from pgflash.monitoring.textfile import replace_file, sample
+    from pgflash.monitoring.textfile import replace_file, sample, sampled
 
-    text = sample(conninfo, timeout)
     if out:
-        replace_file(out, text)
+        replace_file(out, sample(conninfo, timeout))
+        if json_:
+            print(json_text({"file": str(out)}))
+    elif json_:
+        print(json_text({"metrics": [value for one in sampled(conninfo, timeout) for value in one.values()]}))
     else:
-        print(text, end="")
+        print(sample(conninfo, timeout), end="")
 
 
 @app.command("list")
@@ -115,7 +118,7 @@ def list_command(
         for metric in group.of(extension)
     ]  # fmt: skip
     if json_:
-        print(json.dumps(rows, indent=2))
+        print(json_text(rows, indent=2))
         return
     for row in rows:
         labels = f"{{{','.join(row['labels'])}}}" if row["labels"] else ""

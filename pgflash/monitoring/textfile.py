@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -50,8 +51,34 @@ def node_textfile(version: str, schema: str, dsn: str) -> dict[str, str]:
     return {"pgflash-metrics.service": SERVICE.format(made=text), "pgflash-metrics.timer": TIMER.format(made=text)}
 
 
+@dataclass(frozen=True)
+class Sampled:
+    """Of one group: what its query gave."""
+
+    group: Group
+    version: str
+    rows: list[dict[str, Any]]
+
+    def values(self) -> list[dict[str, Any]]:
+        """For programs."""
+        return [
+            {
+                "name": self.group.full(metric),
+                "labels": {label: row[label] for label, _ in self.group.labels},
+                "value": row[metric.name] if isinstance(row[metric.name], int) else float(row[metric.name]),
+            }
+            for metric in self.group.of(self.version)
+            for row in self.rows
+        ]
+
+
 def sample(conninfo: str, timeout_s: float) -> str:
-    """All metrics of one server, as far as its version of the extension has them."""
+    """All metrics of one server, as far as its version of the extension has them, for Prometheus."""
+    lines = [line for one in sampled(conninfo, timeout_s) for line in exposition(one.group, one.version, one.rows)]
+    return "".join(line + "\n" for line in lines)
+
+
+def sampled(conninfo: str, timeout_s: float) -> list[Sampled]:
     parts = parsed(conninfo, 1)
     try:
         with connect(parts, timeout_s) as connection:
@@ -60,18 +87,17 @@ def sample(conninfo: str, timeout_s: float) -> str:
         raise ServerError(f"{name_of(parts)}: {reason(error)}") from None
 
 
-def _sample(connection: Connection) -> str:
+def _sample(connection: Connection) -> list[Sampled]:
     found = extension(connection)
     if found is None:
         raise ServerError("this database has no extension pg_flashcache", "CREATE EXTENSION pg_flashcache, or name another database")
     schema, version = found
     version = version if older(version, NEWEST) else NEWEST
-    lines: list[str] = []
-    for group in GROUPS:
-        if group.of(version) and _there(connection, group):
-            rows = connection.execute(group.query(version, schema)).fetchall()
-            lines += exposition(group, version, rows)
-    return "".join(line + "\n" for line in lines)
+    return [
+        Sampled(group, version, connection.execute(group.query(version, schema)).fetchall())
+        for group in GROUPS
+        if group.of(version) and _there(connection, group)
+    ]
 
 
 def _there(connection: Connection, group: Group) -> bool:

@@ -11,6 +11,7 @@ from rich.table import Table
 
 from pgflash.pilot.figures import Point, Spread, points
 from pgflash.pilot.store import Study
+from pgflash.shown import cell
 from pgflash.units import show_number
 
 
@@ -111,14 +112,14 @@ def _machines(a: Study, b: Study) -> list[str]:
 
 def show(result: Comparison) -> None:
     console = Console(width=None if sys.stdout.isatty() else 160, highlight=False)
-    table = Table("scenario", "variant", title=f"A: {result.a}   B: {result.b}", title_justify="left")
+    table = Table("scenario", "variant", title=cell(f"A: {result.a}   B: {result.b}"), title_justify="left")
     for name in ("clients", "A ms", "B ms", "B/A", "A p95", "B p95", "A tps", "B tps"):
         table.add_column(name, justify="right")
     table.add_column("")
     for row in result.rows:
         p95 = [show_number(spread.median) if spread else "-" for spread in (row.a_p95, row.b_p95)]
         table.add_row(
-            row.scenario, row.variant, str(row.clients), show_number(row.a_ms.median), show_number(row.b_ms.median), f"{row.ratio:.3f}", *p95,
+            cell(row.scenario), cell(row.variant), str(row.clients), show_number(row.a_ms.median), show_number(row.b_ms.median), f"{row.ratio:.3f}", *p95,
             f"{row.a_tps.median:,.0f}", f"{row.b_tps.median:,.0f}", row.verdict,
         )  # fmt: skip
     console.print(table)

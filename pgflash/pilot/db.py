@@ -9,7 +9,7 @@ import psycopg
 from psycopg import sql
 
 from pgflash import safe
-from pgflash.errors import BrokeOff, Refused, Unreachable
+from pgflash.errors import BrokeOff, Locked, Refused, Unreachable
 from pgflash.pilot.target import Place
 
 # The columns of pg_stat_flashcache that are taken; one that a version does not have is left out.
@@ -33,6 +33,11 @@ def connect(dsn: str, **changed: str) -> Connection:
         raise Unreachable(f"the server cannot be reached: {str(error).strip()}") from error
 
 
+def bounded(connection: Connection, lock_ms: int) -> None:
+    """From now on no statement waits longer for a lock: sizes, for example, are not told while an object is locked."""
+    rows(connection, "SELECT set_config('lock_timeout', %s, false)", str(lock_ms))
+
+
 def connect_to(place: Place) -> Connection:
     """As the drivers do."""
     return connect(place.conninfo(), **({"password": place.password} if place.password else {}))
@@ -40,7 +45,7 @@ def connect_to(place: Place) -> Connection:
 
 def _failed(error: psycopg.Error, statement: str = "") -> BrokeOff:
     if isinstance(error, psycopg.errors.LockNotAvailable):
-        return Refused(
+        return Locked(
             "another session has locked what is to be looked at",
             "try again when it is done: pg_locks, with mode AccessExclusiveLock, shows which one it is",
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from typing import Any, Protocol
@@ -11,6 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TaskID, TextColumn
 from rich.text import Text
 
+from pgflash.shown import json_text, visible
 from pgflash.units import show_ms, show_seconds
 
 
@@ -56,7 +56,7 @@ class TerminalReporter:
     def begin(self, steps: int, left_s: float) -> None:
         self.began = time.monotonic()
         if self.console.is_terminal:
-            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _Left())
+            columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), _Left())
             self.progress = Progress(*columns, console=self.console, transient=True)
             self.task = self.progress.add_task("", total=steps, left=(left_s, time.monotonic()))
             self.progress.start()
@@ -64,7 +64,7 @@ class TerminalReporter:
 
     def say(self, text: str) -> None:
         passed = round(time.monotonic() - self.began)
-        self.console.print(f"[{passed // 60:3d}:{passed % 60:02d}] {text}", markup=False, soft_wrap=True)
+        self.console.print(f"[{passed // 60:3d}:{passed % 60:02d}] {visible(text, lines=True)}", markup=False, soft_wrap=True)
 
     def working_on(self, text: str, left_s: float) -> None:
         if self.progress is not None and self.task is not None:
@@ -85,7 +85,7 @@ class JsonReporter:
     """One JSON object a line on standard output."""
 
     def _put(self, event: str, **values: Any) -> None:
-        sys.stdout.write(json.dumps({"event": event, **values}, ensure_ascii=False) + "\n")
+        sys.stdout.write(json_text({"event": event, **values}) + "\n")
         sys.stdout.flush()
 
     def begin(self, steps: int, left_s: float) -> None:

@@ -105,7 +105,7 @@ def _line(line: Line) -> dict[str, Any]:
 
 def advise(observation: Observation, flash: int, exponent: float, *, fitted: bool = False, fast: frozenset[str] = frozenset()) -> Plan:
     """`fast`: tablespaces that are on flash already; what is there needs no more."""
-    looked = [rates for rates in observation.rates if rates.unit.tablespace not in fast]
+    looked = [rates for rates in observation.rates if not rates.unit.on(fast)]
     looked.sort(key=lambda rates: -(rates.reads + rates.writes) * rates.disk_ms)
     everything = sum((rates.reads + rates.writes) * rates.disk_ms for rates in looked)
     items: dict[str, Item] = {}

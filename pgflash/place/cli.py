@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,10 +14,13 @@ from pgflash.place import mover
 from pgflash.place.model import EXPONENT, fit_exponent
 from pgflash.place.mover import Options
 from pgflash.place.run import Outcome
+from pgflash.shown import cell, json_text, visible
 from pgflash.units import parse_size, show_bytes
 
 place = typer.Typer(no_args_is_help=True, help="What belongs on flash for good: advice, and the moves.")
 tier = typer.Typer(no_args_is_help=True, help="Partitions by age: new ones on flash, old ones on slow disks.")
+
+LONGEST_S = 31 * 86400  # of an observation
 
 Server = Annotated[str, typer.Argument(metavar="CONNINFO", help="A connection string of libpq, of the database.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="JSON on standard output, errors included.")]
@@ -51,7 +53,10 @@ def _seconds(text: str) -> float:
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|min|h|)", text.strip())
     if match is None:
         raise typer.BadParameter(f"{text!r} is no time; allowed: 60s, 5min, 1h", param_hint="--for")
-    return float(match[1]) * {"s": 1, "": 1, "min": 60, "h": 3600}[match[2]]
+    seconds = float(match[1]) * {"s": 1, "": 1, "min": 60, "h": 3600}[match[2]]
+    if seconds > LONGEST_S:
+        raise typer.BadParameter(f"{text!r} will not do; allowed: up to {LONGEST_S // 3600}h", param_hint="--for")
+    return seconds
 
 
 def _points(texts: list[str]) -> list[tuple[float, float]]:
@@ -114,7 +119,7 @@ def advise_command(
     if html is not None:
         write_html(plan, html)
     if json_:
-        print(json.dumps(plan.as_json(), indent=2, ensure_ascii=False))
+        print(json_text(plan.as_json(), indent=2))
     else:
         show(plan)
 
@@ -133,7 +138,7 @@ def script_command(
 
     _something(plan, object_, temporary)
     text = script(conninfo, tablespace=tablespace, plan=plan, names=object_ or [], with_temporary=temporary)
-    print(json.dumps({"script": text}, ensure_ascii=False) if json_ else text, end="\n" if json_ else "")
+    print(json_text({"script": text}) if json_ else text, end="\n" if json_ else "")
 
 
 @place.command("apply")
@@ -196,7 +201,7 @@ def status_command(conninfo: Server, json_: JsonOption = False) -> None:
 
     found = status(conninfo)
     if json_:
-        print(json.dumps(found, indent=2, ensure_ascii=False))
+        print(json_text(found, indent=2))
         return
     console = Console(width=None if typer.get_text_stream("stdout").isatty() else 140, highlight=False)
     if not found["moves"]:
@@ -206,8 +211,8 @@ def status_command(conninfo: Server, json_: JsonOption = False) -> None:
     for move in found["moves"]:
         name = move["name"] if move["kind"] == "temporary" else f"{move['kind']} {move['schema']}.{move['name']}"
         table.add_row(
-            name, show_bytes(move["bytes"]), move["from"], move["to"], move["now_in"] or "", move["state"], move["origin"],
-            (move["ended_at"] or "")[:19], move["note"],
+            cell(name), show_bytes(move["bytes"]), cell(move["from"]), cell(move["to"]), cell(move["now_in"] or ""), cell(move["state"]),
+            cell(move["origin"]), (move["ended_at"] or "")[:19], cell(move["note"]),
         )  # fmt: skip
     console.print(table)
     console.print(f"at work: process {found['at_work']} of the server" if found["at_work"] else "nobody is moving objects now")
@@ -231,12 +236,12 @@ def tier_command(
     rules = tiers.read_rules(file)
     options = _options(window, lock_timeout, retries, repack, assume_room, accept)
     if dry_run:
-        moves = tiers.dry_run(rules)
+        moves = tiers.dry_run(rules, _teller(json_), options)
         if json_:
-            print(json.dumps({"moves": moves}, indent=2, ensure_ascii=False))
+            print(json_text({"moves": moves}, indent=2))
         else:
             for move in moves:
-                print(f"{move['object']}, {show_bytes(move['bytes'])}: {move['from']} -> {move['to']}")
+                print(visible(f"{move['object']}, {show_bytes(move['bytes'])}: {move['from']} -> {move['to']}"))
             print(f"{len(moves)} moves" if moves else "everything is where it belongs")
         return
     _end(tiers.apply(rules, _teller(json_), options), json_)
@@ -252,10 +257,10 @@ def _teller(as_json: bool) -> mover.Tell:
 
     def tell(event: dict[str, Any]) -> None:
         if as_json:
-            print(json.dumps(event, ensure_ascii=False), flush=True)
+            print(json_text(event), flush=True)
             return
         note = f": {event['note']}" if event.get("note") else ""
-        name = event.get("object", "")
+        name = visible(event.get("object", ""))
         text = {
             "begin": lambda: f"{name}: {show_bytes(event['bytes'])} to {event['to'] or 'where it was'} ({event['method']}){note}",
             "progress": lambda: f"{name}: {event['phase']}",
@@ -265,14 +270,14 @@ def _teller(as_json: bool) -> mover.Tell:
             "settled": lambda: f"{name}: an earlier run was cut short; it is {event['state']}{note}",
             "note": lambda: f"note{note}",
         }[event["event"]]()
-        console.print(text, markup=False, soft_wrap=True)
+        console.print(visible(text, lines=True), markup=False, soft_wrap=True)
 
     return tell
 
 
 def _end(outcome: Outcome, as_json: bool) -> None:
     if as_json:
-        print(json.dumps({"event": "end of all", "done": outcome.done, "later": outcome.later, "failed": outcome.failed}))
+        print(json_text({"event": "end of all", "done": outcome.done, "later": outcome.later, "failed": outcome.failed}))
     else:
         print(f"{outcome.done} done, {outcome.later} for later, {outcome.failed} failed")
     if outcome.failed:

@@ -96,26 +96,28 @@ class Journal:
         schema = db.rows(
             self.connection,
             "SELECT n.nspowner::regrole::text, n.nspowner = (SELECT oid FROM pg_roles WHERE rolname = current_user) OR r.rolsuper,"
-            " coalesce(obj_description(n.oid, 'pg_namespace'), '')"
+            " coalesce(obj_description(n.oid, 'pg_namespace'), ''), r.rolsuper, has_schema_privilege(n.oid, 'USAGE')"
             " FROM pg_namespace n JOIN pg_roles r ON r.oid = n.nspowner WHERE n.nspname = %s",
             SCHEMA,
         )
         if not schema:
             return False
-        owner, trusted, comment = schema[0]
+        owner, trusted, comment, of_superuser, open_ = schema[0]
         if comment != MARK:
             raise MachineError(f"the schema {SCHEMA} of this database is not pgflash's", "rename it: pgflash keeps its journal there")
-        table = db.rows(
-            self.connection,
-            "SELECT c.relkind = 'r', c.relowner = (SELECT oid FROM pg_roles WHERE rolname = current_user) OR r.rolsuper"
-            " FROM pg_class c JOIN pg_roles r ON r.oid = c.relowner WHERE c.oid = to_regclass(%s)",
-            f"{SCHEMA}.{TABLE}",
-        )
-        if not trusted or (table and not all(table[0])):
-            raise MachineError(
-                f"the journal in the schema {SCHEMA} belongs to {owner}, not to {self.connection.info.user}", f"connect as {owner}"
+        if trusted and open_:
+            table = db.rows(
+                self.connection,
+                "SELECT c.relkind = 'r', c.relowner = (SELECT oid FROM pg_roles WHERE rolname = current_user) OR r.rolsuper"
+                " FROM pg_class c JOIN pg_roles r ON r.oid = c.relowner WHERE c.oid = to_regclass(%s)",
+                f"{SCHEMA}.{TABLE}",
             )
-        return bool(table)
+            if not table or all(table[0]):
+                return bool(table)
+        raise MachineError(
+            f"the journal in the schema {SCHEMA} belongs to {owner}, not to {self.connection.info.user}",
+            f"connect as {owner}" + (", or as another superuser" if of_superuser else ""),
+        )
 
     def may_create(self) -> None:
         if not self.exists() and not db.value(self.connection, "SELECT has_database_privilege(current_database(), 'CREATE')"):

@@ -16,14 +16,15 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import psycopg
 from psycopg import sql
 
 from pgflash import safe
-from pgflash.errors import BrokeOff, MachineError
+from pgflash.errors import BrokeOff, Locked, MachineError
 from pgflash.pilot import db
 from pgflash.pilot.target import ENVIRONMENT
 from pgflash.place import journal as journals
@@ -36,9 +37,12 @@ from pgflash.units import show_bytes
 
 LOCK = (1886807657, 1886151019)  # of a session that moves; one in a database
 WATCH_S = 0.5
+LOOK_MS = 2000  # longest that a look at objects waits for a lock, where nothing else is asked for
+UNBOUNDED = ("statement_timeout", "transaction_timeout", "idle_in_transaction_session_timeout")
 WAIT_FOR_LOCK_S = 8
 LEFT_BEHIND = re.compile(r"_cc(new|old)[0-9]*$")
 
+T = TypeVar("T")
 Tell = Callable[[dict[str, Any]], None]
 
 
@@ -68,11 +72,23 @@ def valid_window(window: str) -> bool:
     return window == "now" or re.fullmatch(r"([01]\d|2[0-3]):[0-5]\d-([01]\d|2[0-3]):[0-5]\d", window) is not None
 
 
-def connect(dsn: str) -> db.Connection:
+def connect(dsn: str, lock_ms: int = LOOK_MS) -> db.Connection:
+    """Moves take as long as they take, whatever the database has set; but locks of others are not waited for without an end."""
     connection = db.connect(dsn, application_name="pgflash place")
-    for name, text in (("statement_timeout", "0"), ("idle_in_transaction_session_timeout", "0")):
-        db.rows(connection, "SELECT set_config(%s, %s, false)", name, text)
+    db.rows(connection, "SELECT set_config(name, '0', false) FROM pg_settings WHERE name = ANY (%s)", list(UNBOUNDED))
+    db.bounded(connection, lock_ms)
     return connection
+
+
+def patiently(look: Callable[[], T], options: Options, tell: Callable[[int], None]) -> T:
+    """What `look` finds; again and again where another session has a lock, with pauses in between. Locked, if it keeps that."""
+    for attempt in range(1, options.retries + 1):
+        try:
+            return look()
+        except Locked:
+            tell(attempt)
+            time.sleep(min(options.pause_s * attempt, 30))
+    return look()
 
 
 @dataclass
@@ -86,8 +102,8 @@ class Mover:
     journal: Journal = field(init=False)
 
     def __enter__(self) -> Mover:
-        self.control = connect(self.dsn)
-        self.worker = connect(self.dsn)
+        self.control = connect(self.dsn, self.options.lock_timeout_ms)
+        self.worker = connect(self.dsn, self.options.lock_timeout_ms)
         self.journal = Journal(self.control)
         # The server ends the statement of a tool that was killed, and with its session the lock.
         with contextlib.suppress(BrokeOff):
@@ -108,6 +124,13 @@ class Mover:
                 )
             time.sleep(0.5)
 
+    def patiently(self, what: str, look: Callable[[], T]) -> T:
+        """A look at objects, which others may have locked: asked again as often as a lock is asked for again."""
+        return patiently(look, self.options, lambda attempt: self.tell({"event": "retry", "object": what, "attempt": attempt}))
+
+    def find(self, row: Row) -> Object | None:
+        return self.patiently(row.label, lambda: find(self.control, row))
+
     # --- what an earlier one left ---
 
     def settle(self) -> list[Row]:
@@ -123,7 +146,7 @@ class Mover:
             self.journal.end(row, "done" if returning else "interrupted", "was cut short")
             return
         left = self._clean(row)
-        item = find(self.control, row)
+        item = self.find(row)
         if item is None:
             self.journal.end(row, "skipped", f"{row.label} was dropped meanwhile")
             return
@@ -141,7 +164,7 @@ class Mover:
         left: list[str] = []
         if row.method == "reindex":
             for oid in objects.invalid_indexes(self.control, row.table):
-                item = objects.by_oid(self.control, oid)
+                item = self.patiently(row.label, partial(objects.by_oid, self.control, oid))
                 if item is None or oid in row.invalid_before or not LEFT_BEHIND.search(item.name):
                     continue
                 drop = sql.SQL("DROP INDEX CONCURRENTLY {}").format(item.identifier)
@@ -208,9 +231,18 @@ class Mover:
 
     def move(self, row: Row, *, back: bool = False) -> str:
         """Moves it, or puts it back; the state it ended in, or "later". What goes wrong ends up in the journal, and KeyboardInterrupt in the caller."""
+        try:
+            return self._move(row, back)
+        except Locked as error:
+            if row.state not in journals.UNDER_WAY:
+                return self._not_moved(row, back, error.message)
+            # Whether it was moved could not be looked at: the next run finds out.
+            self.tell({"event": "end", "object": row.label, "state": row.state, "note": error.message})
+            return "failed"
+
+    def _move(self, row: Row, back: bool) -> str:
         target = row.from_place if back else row.to_place
-        undone = "done" if back else "failed"
-        item = find(self.control, row)
+        item = self.find(row)
         if item is None:
             return self._ended(row, "skipped", f"{row.label} was dropped meanwhile")
         note = changed(row, item)
@@ -222,9 +254,10 @@ class Mover:
             return self._ended(row, "back" if back else "done", "was there already", item)
         method = self.method(item)
         try:
-            require_room(self.control, item, target, repack=method == "pg_repack", assumed=self.options.assume_room)
+            repack = method == "pg_repack"
+            self.patiently(row.label, lambda: require_room(self.control, item, target, repack=repack, assumed=self.options.assume_room))
         except MachineError as error:
-            return self._ended(row, undone, error.message)
+            return self._not_moved(row, back, error.message)
         if method == "alter" and not in_window(self.options.window, datetime.now()):
             self.tell({"event": "later", "object": item.label, "why": "locks the object while it is copied: only within --window"})
             return "later"
@@ -251,6 +284,12 @@ class Mover:
         self.tell({"event": "end", "object": row.label, "state": state, "note": note})
         return state
 
+    def _not_moved(self, row: Row, back: bool, note: str) -> str:
+        """It stays where it is, and counts as failed either way."""
+        self.journal.end(row, "done" if back else "failed", note)
+        self.tell({"event": "end", "object": row.label, "state": "failed", "note": note})
+        return "failed"
+
     def _after(self, row: Row, back: bool, otherwise: str, note: str) -> str:
         """By what is true now."""
         if self.control.closed or self.control.broken:
@@ -258,7 +297,7 @@ class Mover:
                 f"{row.label}: the connection was lost: {note}", "pgflash place status says how far it is, apply --resume goes on"
             )
         left = self._clean(row)
-        item = find(self.control, row)
+        item = self.find(row)
         wanted = row.from_place if back else row.to_place
         if item is not None and item.valid and item.tablespace == wanted:
             moved = self._policy(item, back)
@@ -399,14 +438,14 @@ class Mover:
 
 
 def alter(item: Object, target: str) -> sql.Composed:
-    return sql.SQL("ALTER {} {} SET TABLESPACE {}").format(sql.SQL(_KEYWORD[item.kind]), item.identifier, sql.Identifier(target))
+    return sql.SQL("ALTER {} {} SET TABLESPACE {}").format(sql.SQL(KEYWORD[item.kind]), item.identifier, sql.Identifier(target))
 
 
 def reindex(item: Object, target: str) -> sql.Composed:
     return sql.SQL("REINDEX (CONCURRENTLY, TABLESPACE {}) INDEX {}").format(sql.Identifier(target), item.identifier)
 
 
-_KEYWORD: dict[str, Any] = {"table": "TABLE", "index": "INDEX", "materialized view": "MATERIALIZED VIEW"}
+KEYWORD: dict[str, Any] = {"table": "TABLE", "index": "INDEX", "materialized view": "MATERIALIZED VIEW"}
 
 
 def policy_function(connection: db.Connection) -> tuple[str, str]:
@@ -414,7 +453,8 @@ def policy_function(connection: db.Connection) -> tuple[str, str]:
     found = db.asked(safe.extension, connection)
     if found is None or db.asked(safe.function, connection, "pg_flashcache_set_policy", "regclass, text") is None:
         return "", ""
-    return ("", found.danger) if found.danger else (f"{found.schema}.pg_flashcache_set_policy", "")
+    refused = found.danger or (f"{found.closed}: {found.lacking}" if found.lacking else "")
+    return ("", refused) if refused else (f"{found.schema}.pg_flashcache_set_policy", "")
 
 
 def find(connection: db.Connection, row: Row) -> Object | None:

@@ -13,6 +13,7 @@ from typing import Any
 
 from pgflash.errors import MachineError
 from pgflash.pilot import db
+from pgflash.place.temporary import names
 
 TEMPORARY = "temporary files"
 ENOUGH = 100  # reads that a mean time is taken from
@@ -66,6 +67,11 @@ class Unit:
     tablespace: str
     parent: str
     now: Counters
+    spaces: tuple[str, ...] = ()  # of temporary files: the tablespaces that take turns
+
+    def on(self, fast: frozenset[str]) -> bool:
+        """Is all of it in one of these tablespaces?"""
+        return set(self.spaces or (self.tablespace,)) <= fast
 
     @property
     def key(self) -> str:
@@ -80,6 +86,7 @@ class Snapshot:
     database: dict[str, float]
     written: float  # buffers that the server wrote, of all databases
     flash_us: float | None  # mean of a read of flash since the reset
+    advice_us: float | None = None  # mean of a read from disk, as pg_flashcache_advice has measured it
     missing: list[str] = field(default_factory=list)
 
 
@@ -141,17 +148,19 @@ def snapshot(connection: db.Connection, temp_bytes: int | None = None) -> Snapsh
                 sum(reads for reads, _ in mine) if mine else None, sum(us for _, us in mine) if mine else None,
             ),
         )  # fmt: skip
-    names = ("xact_commit", "blks_read", "blk_read_time", "temp_bytes", "temp_files")
+    counters = ("xact_commit", "blks_read", "blk_read_time", "temp_bytes", "temp_files")
     found = db.rows(
         connection,
-        f"SELECT extract(epoch FROM now() - coalesce(stats_reset, pg_postmaster_start_time())), {', '.join(names)}"
+        f"SELECT extract(epoch FROM now() - coalesce(stats_reset, pg_postmaster_start_time())), {', '.join(counters)}"
         " FROM pg_stat_database WHERE datname = current_database()",
     )[0]
-    database = {name: float(number or 0) for name, number in zip(names, found[1:], strict=True)}
+    database = {name: float(number or 0) for name, number in zip(counters, found[1:], strict=True)}
     if db.value(connection, "SHOW track_io_timing") != "on":
         missing.append("track_io_timing is off: the server does not know how long its reads take")
     units[0] = _temporary(connection, database, temp_bytes)
-    return Snapshot(time.monotonic(), units, float(found[0]), database, _written(connection), _flash_us(connection), missing)
+    return Snapshot(
+        time.monotonic(), units, float(found[0]), database, _written(connection), _flash_us(connection), _advice_us(connection), missing
+    )  # fmt: skip
 
 
 def _temporary(connection: db.Connection, database: dict[str, float], temp_bytes: int | None) -> Unit:
@@ -163,8 +172,15 @@ def _temporary(connection: db.Connection, database: dict[str, float], temp_bytes
         mean = database["temp_bytes"] / database["temp_files"] if database["temp_files"] else 0.0
         temp_bytes = max(there, round(10 * mean))
     pages = int(database["temp_bytes"] / 8192)
-    spaces = str(db.value(connection, "SHOW temp_tablespaces"))
-    return Unit(0, "", TEMPORARY, "temporary", 0, 0, spaces, "", Counters(temp_bytes, pages, 0, pages))
+    default = str(
+        db.value(
+            connection,
+            "SELECT spcname FROM pg_tablespace t JOIN pg_database d ON d.dattablespace = t.oid WHERE datname = current_database()",
+        )
+    )
+    # Without a list, and for an empty name in it, they are in the tablespace of the database.
+    spaces = tuple(dict.fromkeys(name or default for name in names(str(db.value(connection, "SHOW temp_tablespaces"))))) or (default,)
+    return Unit(0, "", TEMPORARY, "temporary", 0, 0, ", ".join(spaces), "", Counters(temp_bytes, pages, 0, pages), spaces)
 
 
 def _written(connection: db.Connection) -> float:
@@ -179,6 +195,13 @@ def _flash_us(connection: db.Connection) -> float | None:
     return float(row["read_time_us"]) / hits if hits >= ENOUGH and row.get("read_time_us") is not None else None
 
 
+def _advice_us(connection: db.Connection) -> float | None:
+    """It also measures without a cache."""
+    view = db.cache_view(connection, "pg_flashcache_advice")
+    found = db.value(connection, f"SELECT max(disk_read_time_us) FROM {view}") if view else None
+    return float(found) if found else None
+
+
 def observe(
     connection: db.Connection,
     window: float,
@@ -190,7 +213,7 @@ def observe(
 ) -> Observation:
     """Over `window` seconds from now on; 0: since the statistics were reset."""
     _may_look(connection)
-    db.value(connection, "SELECT set_config('lock_timeout', '5s', false)")  # sizes are not told while an object is locked
+    db.bounded(connection, 5000)  # sizes are not told while an object is locked
     first = snapshot(connection, temp_bytes)
     if window > 0:
         wait(window)
@@ -218,9 +241,6 @@ def compare(first: Snapshot | None, last: Snapshot, seconds: float, disk_ms: flo
 
     before = first.database if first else {}
     database = {name: moved(before.get(name), number) for name, number in last.database.items()}
-    general, source = _general_ms(database, disk_ms)
-    if source == "assumed":
-        notes.append(f"no time of a read was measured: {general:g} ms are assumed (--disk-ms gives another)")
     deltas: list[tuple[Unit, dict[str, float]]] = []
     for oid, unit in last.units.items():
         old = first.units.get(oid) if first else None
@@ -237,6 +257,7 @@ def compare(first: Snapshot | None, last: Snapshot, seconds: float, disk_ms: flo
         }))  # fmt: skip
     if first:
         notes += [f"{unit.key} was dropped meanwhile" for oid, unit in first.units.items() if oid not in last.units]
+    general, source = _general_ms(database, deltas, last.advice_us, disk_ms)
     spaces = _by_tablespace(deltas)
     touched = sum(delta["touched"] for unit, delta in deltas if unit.kind != "temporary")
     written = moved(first.written if first else None, last.written)
@@ -254,17 +275,29 @@ def compare(first: Snapshot | None, last: Snapshot, seconds: float, disk_ms: flo
                 (unit.now.bytes - old.now.bytes) * 86400 / seconds if old else None,
             )
         )  # fmt: skip
+    guessed = [rate.unit.key for rate in rates if rate.latency_from == "assumed" and rate.reads + rate.writes > 0]
+    if guessed:
+        whose = "" if len(guessed) == sum(rate.reads + rate.writes > 0 for rate in rates) else f" for {len(guessed)} of the objects"
+        notes.append(f"no time of a read was measured{whose}: {general:g} ms are assumed (--disk-ms gives another)")
     flash, flash_from = (
         (flash_ms, "given") if flash_ms is not None else (last.flash_us / 1000, "measured") if last.flash_us else (0.1, "assumed")
     )
     return Observation(seconds, first is not None, rates, database["xact_commit"] / seconds, flash, flash_from, notes)
 
 
-def _general_ms(database: dict[str, float], given: float | None) -> tuple[float, str]:
+def _general_ms(
+    database: dict[str, float], deltas: list[tuple[Unit, dict[str, float]]], advice_us: float | None, given: float | None
+) -> tuple[float, str]:
+    """Of whatever has no time of its own: what is known of any reads, before something is assumed."""
     if given is not None:
         return given, "given"
     if database["blks_read"] >= ENOUGH and database["blk_read_time"] > 0:
         return database["blk_read_time"] / database["blks_read"], "database"
+    reads, us = (sum(delta[name] for _, delta in deltas) for name in ("disk_reads", "disk_us"))
+    if reads >= ENOUGH and us > 0:
+        return us / reads / 1000, "objects"
+    if advice_us:
+        return advice_us / 1000, "advice"
     return 5.0, "assumed"
 
 
@@ -282,6 +315,7 @@ def _unit_ms(unit: Unit, delta: dict[str, float], spaces: dict[str, float], gene
         return general, source
     if unit.kind != "temporary" and delta["disk_reads"] >= ENOUGH:
         return delta["disk_us"] / delta["disk_reads"] / 1000, "object"
-    if unit.tablespace in spaces:
-        return spaces[unit.tablespace], "tablespace"
+    known = [spaces[name] for name in unit.spaces or (unit.tablespace,) if name in spaces]
+    if known:
+        return sum(known) / len(known), "tablespace"
     return general, source

@@ -10,7 +10,7 @@ from typing import Any
 
 from psycopg import sql
 
-from pgflash.errors import ArgumentError, BrokeOff, Interrupted, MachineError
+from pgflash.errors import ArgumentError, BrokeOff, Interrupted, Locked, MachineError
 from pgflash.pilot import db
 from pgflash.place import devices, mover, objects, temporary
 from pgflash.place.journal import OPEN, UNDER_WAY, Journal, Row
@@ -18,7 +18,10 @@ from pgflash.place.mover import Mover, Options, Tell
 from pgflash.place.objects import Object
 from pgflash.place.observe import TEMPORARY
 from pgflash.place.room import local_paths, path_of
+from pgflash.shown import identifier, literal, visible
 from pgflash.units import show_bytes
+
+PLANNING = "what is to be moved"
 
 
 @dataclass(frozen=True)
@@ -126,7 +129,7 @@ def apply(
 ) -> Outcome:
     with Mover(dsn, options, tell) as moving:
         moving.journal.exists()
-        items, also, notes = wanted(moving.control, plan, names, tablespace)
+        items, also, notes = moving.patiently(PLANNING, lambda: wanted(moving.control, plan, names, tablespace))
         with_temporary = with_temporary or also
         targets = {tablespace} if tablespace else set()
         moving.lock()
@@ -138,7 +141,7 @@ def apply(
             items = [
                 Wanted(item, row.to_place, row.schema, row.name, row.filenode)
                 for row in chosen
-                if row.kind != "temporary" and (item := mover.find(moving.control, row)) is not None
+                if row.kind != "temporary" and (item := moving.find(row)) is not None
             ]
             with_temporary = any(row.kind == "temporary" for row in chosen)
         warnings = require(moving, items, targets, options, with_temporary=with_temporary)
@@ -241,7 +244,7 @@ def back(dsn: str, tell: Tell, options: Options) -> Outcome:
         moving.lock()
         settled(moving, tell)
         rows = [row for row in reversed(moving.journal.rows()) if row.state == "done" and row.origin == "place"]
-        items = [item for row in rows if row.kind != "temporary" and (item := mover.find(moving.control, row)) is not None]
+        items = [item for row in rows if row.kind != "temporary" and (item := moving.find(row)) is not None]
         spaces = {row.from_place for row in rows if row.kind != "temporary"}
         objects.require_rights(moving.control, items, spaces, database=any(row.kind == "temporary" for row in rows))
         require_window(moving, items, options)
@@ -264,7 +267,11 @@ def status(dsn: str) -> dict[str, Any]:
         found: list[dict[str, Any]] = []
         for row in rows:
             entry = row.as_json()
-            item = mover.find(connection, row) if row.kind != "temporary" else None
+            locked, item = False, None
+            try:
+                item = mover.find(connection, row) if row.kind != "temporary" else None
+            except Locked:
+                locked = True
             entry["now_in"] = item.tablespace if item else None
             if row.state in UNDER_WAY and pid is None:
                 there = (
@@ -272,6 +279,8 @@ def status(dsn: str) -> dict[str, Any]:
                 )
                 entry["state"] = "interrupted"
                 entry["note"] = "was cut short" + (", and is done" if there else "") + "; apply --resume or back goes on"
+            elif locked:
+                entry["note"] = "is locked by another session: where it is was not looked at"
             elif row.kind != "temporary" and item is None and row.state == "done":
                 entry["note"] = "was dropped meanwhile"
             elif item and row.state == "done" and item.tablespace != row.to_place:
@@ -301,32 +310,30 @@ def script(dsn: str, *, tablespace: str, plan: Path | None, names: Sequence[str]
                 lines += ["", f"-- {_comment(item.label)} is there already"]
                 continue
             lines += ["", f"-- {_comment(item.label)}, {show_bytes(item.bytes)}, from {_comment(item.tablespace)}"]
+            name, space = quoted(item), identifier(tablespace)
             if item.kind == "index" and not item.exclusion:
-                lines.append(mover.reindex(item, tablespace).as_string(connection) + ";")
+                lines.append(f"REINDEX (CONCURRENTLY, TABLESPACE {space}) INDEX {name};")
             else:
                 lines += [
                     "-- It is locked while it is copied. Without a long lock, for a table with a unique key: pg_repack",
-                    "SET lock_timeout = '2s';", mover.alter(item, tablespace).as_string(connection) + ";", "RESET lock_timeout;",
+                    "SET lock_timeout = '2s';", f"ALTER {mover.KEYWORD[item.kind]} {name} SET TABLESPACE {space};", "RESET lock_timeout;",
                 ]  # fmt: skip
             if function:
-                name = sql.Literal(item.quoted()).as_string(connection)
-                lines.append(f"SELECT {function}({name}::regclass, 'none');")
+                lines.append(f"SELECT {function}({literal(item.quoted())}::regclass, 'none');")
         if with_temporary or also:
-            database = sql.Identifier(connection.info.dbname)
-            statement = sql.SQL("ALTER DATABASE {} SET temp_tablespaces = {};").format(database, sql.Literal(tablespace))
-            lines += ["", "-- temporary files, of sessions that begin afterwards", statement.as_string(connection)]
+            statement = f"ALTER DATABASE {identifier(connection.info.dbname)} SET temp_tablespaces = {literal(tablespace)};"
+            lines += ["", "-- temporary files, of sessions that begin afterwards", statement]
             lacking = temporary.without_privilege(connection, tablespace)
             if lacking:
-                grants = sql.SQL(", ").join(map(sql.Identifier, lacking))
-                lines.append(
-                    "-- "
-                    + _comment(
-                        sql.SQL("GRANT CREATE ON TABLESPACE {} TO {};").format(sql.Identifier(tablespace), grants).as_string(connection)
-                    )
-                )
+                grants = ", ".join(map(identifier, lacking))
+                lines.append(f"-- GRANT CREATE ON TABLESPACE {identifier(tablespace)} TO {grants};")
         return "\n".join(lines) + "\n"
 
 
+def quoted(item: Object) -> str:
+    return f"{identifier(item.schema)}.{identifier(item.name)}"
+
+
 def _comment(text: str) -> str:
-    """A name must not end the comment that it is in."""
-    return " ".join(text.split())
+    """A name must not end the comment that it is in, nor hide what follows."""
+    return visible(text)

@@ -11,6 +11,7 @@ from rich.table import Table
 
 from pgflash.errors import MachineError
 from pgflash.place.advise import Plan
+from pgflash.shown import cell, visible
 from pgflash.units import show_bytes, show_number
 
 ROWS = 40
@@ -29,7 +30,7 @@ def show(plan: Plan) -> None:
         rates = line.rates
         growth = "" if rates.growth is None else show_bytes(rates.growth) if rates.growth >= 0 else f"-{show_bytes(-rates.growth)}"
         table.add_row(
-            line.item.key, rates.unit.tablespace, show_bytes(line.item.bytes), show_number(rates.reads),
+            cell(line.item.key), cell(rates.unit.tablespace), show_bytes(line.item.bytes), show_number(rates.reads),
             show_number(rates.toast_reads) if rates.toast_reads else "", show_number(rates.writes), show_number(rates.disk_ms), growth,
             show_number(line.item.density * 1024**3), line.place, line.why,
         )  # fmt: skip
@@ -47,9 +48,9 @@ def show(plan: Plan) -> None:
         )
     console.print("")
     for text in plan.words():
-        console.print(text, markup=False, soft_wrap=True)
+        console.print(visible(text), markup=False, soft_wrap=True)
     for note in observation.notes:
-        console.print(f"note: {note}", markup=False, soft_wrap=True)
+        console.print(f"note: {visible(note)}", markup=False, soft_wrap=True)
 
 
 def write_html(plan: Plan, path: Path) -> None:
@@ -73,8 +74,8 @@ def write_html(plan: Plan, path: Path) -> None:
     rows = "".join(
         "<tr>"
         + "".join(
-            f"<td>{html.escape(cell)}</td>"
-            for cell in (
+            f"<td>{html.escape(visible(text))}</td>"
+            for text in (
                 line.item.key, line.rates.unit.tablespace, show_bytes(line.item.bytes), show_number(line.rates.reads),
                 show_number(line.rates.writes), show_number(line.rates.disk_ms), line.place, line.why,
             )
@@ -82,7 +83,9 @@ def write_html(plan: Plan, path: Path) -> None:
         + "</tr>\n"
         for line in plan.lines
     )  # fmt: skip
-    words = "".join(f"<p>{html.escape(text)}</p>\n" for text in [*plan.words(), *(f"Note: {note}" for note in plan.observation.notes)])
+    words = "".join(
+        f"<p>{html.escape(visible(text))}</p>\n" for text in [*plan.words(), *(f"Note: {note}" for note in plan.observation.notes)]
+    )
     head = "".join(f"<th>{name}</th>" for name in ("object", "tablespace", "size", "reads/s", "writes/s", "ms", "place", "why"))
     page = (
         "<!DOCTYPE html>\n<html lang='en'><head><meta charset='utf-8'><title>pgflash place</title><style>"

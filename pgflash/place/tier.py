@@ -18,7 +18,7 @@ from pgflash.pilot import db
 from pgflash.place import mover, objects
 from pgflash.place.mover import Mover, Options, Tell
 from pgflash.place.objects import Object
-from pgflash.place.run import Outcome, Wanted, carry_out, open_rows, require, settled
+from pgflash.place.run import PLANNING, Outcome, Wanted, carry_out, open_rows, require, settled
 
 ORIGIN = "tier"
 
@@ -197,11 +197,15 @@ def plan(connection: db.Connection, rules: Rules) -> list[Wanted]:
     return list(result.values())
 
 
-def dry_run(rules: Rules) -> list[dict[str, Any]]:
-    with mover.connect(rules.dsn) as connection:
+def dry_run(rules: Rules, tell: Tell, options: Options) -> list[dict[str, Any]]:
+    with mover.connect(rules.dsn, options.lock_timeout_ms) as connection:
+
+        def again(attempt: int) -> None:
+            tell({"event": "retry", "object": PLANNING, "attempt": attempt})
+
         return [
             {"object": one.item.label, "bytes": one.item.bytes, "from": one.item.tablespace, "to": one.target}
-            for one in plan(connection, rules)
+            for one in mover.patiently(lambda: plan(connection, rules), options, again)
         ]
 
 
@@ -210,12 +214,12 @@ def apply(rules: Rules, tell: Tell, options: Options) -> Outcome:
     with Mover(rules.dsn, options, tell, policies=False) as moving:
         moving.journal.exists()
         moving.lock()
-        first = plan(moving.control, rules)
+        first = moving.patiently(PLANNING, lambda: plan(moving.control, rules))
         if not first and not moving.journal.exists():
             return Outcome()
         for text in require(moving, first, {one.target for one in first}, options, with_temporary=False):
             tell({"event": "note", "note": text})
         moving.journal.create()
         settled(moving, tell)
-        items = plan(moving.control, rules)
+        items = moving.patiently(PLANNING, lambda: plan(moving.control, rules))
         return carry_out(moving, open_rows(moving, items, ORIGIN, tell), tell)

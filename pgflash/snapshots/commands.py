@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,6 +12,7 @@ from rich.table import Table
 
 from pgflash.errors import ArgumentError, Interrupted
 from pgflash.pilot import db
+from pgflash.shown import cell, json_text, visible
 from pgflash.snapshots import moments, server
 from pgflash.snapshots.moments import DURATION_FORMS, INTERVAL_FORMS
 from pgflash.snapshots.schedule import Schedule, Wanted, once
@@ -51,25 +51,25 @@ def snapshot_command(
     json_: JsonOption = False,
 ) -> None:
     """Takes a snapshot of the server's statistics, to report on later."""
-    wanted = Wanted(note, _duration("--keep", keep), _size(max_size), pg_profile)
+    wanted = Wanted(note, _keep(keep), _size(max_size), pg_profile)
     every_s = _duration("--every", every)
-    if every_s is not None and every_s < 10:
-        raise ArgumentError(f"--every: {every!r} will not do; allowed: 10s or more")
+    if every_s is not None and not 10 <= every_s <= 366 * 86400:
+        raise ArgumentError(f"--every: {every!r} will not do; allowed: 10s or more, to 366d")
     if times is not None and every_s is None:
         raise ArgumentError("--times goes with --every", "without it, one snapshot is taken")
 
     def tell(taken: server.Taken) -> None:
         values = {"event": "snapshot", "id": taken.id, "dropped": taken.dropped, "missing": taken.missing}
         if json_:
-            print(json.dumps(values, ensure_ascii=False), flush=True)
+            print(json_text(values), flush=True)
         elif not quiet:
             print(f"snapshot {taken.id}" + (f"; {taken.dropped} dropped" if taken.dropped else ""), flush=True)
 
     def lost(words: str) -> None:
         if json_:
-            print(json.dumps({"event": "message", "text": words}, ensure_ascii=False), flush=True)
+            print(json_text({"event": "message", "text": words}), flush=True)
         else:
-            Console(stderr=True, highlight=False).print(words, markup=False, soft_wrap=True)
+            Console(stderr=True, highlight=False).print(visible(words), markup=False, soft_wrap=True)
 
     with contextlib.closing(server.connect(dsn)) as connection:  # whatever is wrong is said now
         schema = server.schema_of(connection, take=True)
@@ -147,9 +147,9 @@ def _write(made: Any, values: dict[str, Any], html: Path | None, markdown: Path 
         render.put(markdown, render.markdown(made))
         written["markdown"] = str(markdown)
     if json_:
-        print(json.dumps({**values, **({"written": written} if written else {})}, ensure_ascii=False, default=str))
+        print(json_text({**values, **({"written": written} if written else {})}, default=str))
     elif written:
-        print("\n".join([made.verdict.headline, *(f"{name}: {path}" for name, path in written.items())]))
+        print(visible("\n".join([made.verdict.headline, *(f"{name}: {path}" for name, path in written.items())]), lines=True))
     else:
         print(render.markdown(made), end="")
 
@@ -163,16 +163,15 @@ def _list(connection: db.Connection, schema: str, json_: bool) -> None:
     if json_:
         keys = ("id", "taken_at", "note", "resets", "bytes")
         print(
-            json.dumps(
-                {"snapshots": [dict(zip(keys, [row[0], row[1].isoformat(), *row[2:4], int(row[4] or 0)], strict=True)) for row in rows]},
-                ensure_ascii=False,
+            json_text(
+                {"snapshots": [dict(zip(keys, [row[0], row[1].isoformat(), *row[2:4], int(row[4] or 0)], strict=True)) for row in rows]}
             )
         )
         return
     table = Table("snapshot", "taken at", "kB", "note")
     for number, taken_at, note, _, size in rows:
-        table.add_row(str(number), f"{taken_at:%Y-%m-%d %H:%M:%S %Z}", f"{(size or 0) / 1024:.0f}", note or "")
-    Console(highlight=False).print(table, markup=False)
+        table.add_row(str(number), f"{taken_at:%Y-%m-%d %H:%M:%S %Z}", f"{(size or 0) / 1024:.0f}", cell(note or ""))
+    Console(highlight=False).print(table)
 
 
 def _duration(option: str, text: str | None) -> float | None:
@@ -184,10 +183,18 @@ def _duration(option: str, text: str | None) -> float | None:
     return found
 
 
+def _keep(text: str | None) -> float | None:
+    """As the server's function takes it."""
+    found = _duration("--keep", text)
+    if found is not None and not 3600 <= found <= 36000 * 86400:
+        raise ArgumentError(f"--keep: {text!r} will not do; allowed: 1h or more, to 36000d", "14d keeps two weeks")
+    return found
+
+
 def _size(text: str | None) -> int | None:
     if text is None:
         return None
     found = parse_size(text)
-    if found is None or found.share or not found.bytes:
+    if found is None or found.share or not 0 < found.bytes < 1 << 63:
         raise ArgumentError(f"--max-size: {text!r} will not do; allowed: a size as 500MB or 1GB")
     return found.bytes

@@ -14,6 +14,7 @@ from pgflash.snapshots.verdict import relative
 from pgflash.snapshots.waits import CLASSES
 from pgflash.units import show_bytes, show_ms, show_number, show_seconds
 
+FROM_DISK = "pages read from disk"
 Show = Callable[[float], str]
 
 
@@ -37,16 +38,23 @@ def changes(x: Facts, y: Facts) -> list[dict[str, Any]]:
     return [{"name": name, "a": before, "b": after, "change": relative(before, after)} for name, before, after, _ in _compared(x, y)]
 
 
+def has_cache(facts_: Facts) -> bool:
+    return facts_.cache is not None and facts_.cache.flash_bytes > 0
+
+
 def _compared(x: Facts, y: Facts) -> list[tuple[str, float | None, float | None, Show]]:
     """Name, A, B, and how such a number is shown."""
     rows: list[tuple[str, float | None, float | None, Show]] = []
     before, after = dict(report.profile_rows(x)), dict(report.profile_rows(y))
+    if not (has_cache(x) and has_cache(y)):  # only the cache counts these: without one they are not known, and not 0
+        for known in (before, after):
+            known.pop(FROM_DISK, None)
     for name in dict.fromkeys([*before, *after]):
         show: Show = show_bytes if name.startswith("bytes") else show_number
         rows.append((f"{name} a second", before.get(name, 0.0) / x.seconds, after.get(name, 0.0) / y.seconds, show))
     rows.append(("database time of a transaction", x.time_per_transaction_ms, y.time_per_transaction_ms, show_ms))
     if x.transactions and y.transactions:
-        for name in ("pages read into shared_buffers", "pages read from disk", "pages read from flash", "bytes of WAL"):
+        for name in ("pages read into shared_buffers", FROM_DISK, "pages read from flash", "bytes of WAL"):
             if name in before or name in after:
                 show = show_bytes if name.startswith("bytes") else show_number
                 rows.append((f"{name} a transaction", before.get(name, 0.0) / x.transactions, after.get(name, 0.0) / y.transactions, show))

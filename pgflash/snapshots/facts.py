@@ -34,6 +34,12 @@ class Cache:
     errors: float
     filled: float | None
     flash_bytes: float
+    verdict: str = ""  # the view's own, of the last ten minutes
+
+    @property
+    def slower(self) -> bool:
+        """A page from flash took longer than one from the disk, or from the kernel's page cache in its place."""
+        return self.flash_read_ms is not None and self.disk_read_ms is not None and self.flash_read_ms > self.disk_read_ms
 
 
 @dataclass
@@ -188,7 +194,7 @@ def _cache(row: Row | None, *, timed: bool) -> Cache | None:
         inserts=inserts, write_bytes=row.get("write_bytes"), write_amplification=_ratio(row.get("write_bytes"), inserts * 8192),
         evictions=row.get("eviction_aged_out"), invalidations=row.get("eviction_invalidated"),
         errors=sum(row.get(name) for name in ("read_errors", "write_errors", "checksum_failures")),
-        filled=_ratio(float(row.labels.get("used") or 0), slots), flash_bytes=slots * 8192,
+        filled=_ratio(float(row.labels.get("used") or 0), slots), flash_bytes=slots * 8192, verdict=row.label("verdict"),
     )  # fmt: skip
 
 

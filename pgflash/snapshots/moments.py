@@ -9,6 +9,7 @@ from datetime import datetime
 import psycopg
 
 from pgflash.errors import ArgumentError
+from pgflash.pilot import db
 from pgflash.pilot.db import Connection
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|min|h|d)")
@@ -41,31 +42,25 @@ class Moment:
 
 def find(connection: Connection, schema: str, text: str) -> Moment:
     """The snapshot that the text means. Says what there is if there is no such one."""
-    there = connection.execute(f"SELECT min(id), max(id), min(taken_at), max(taken_at) FROM {schema}.pg_flashcache_snapshots").fetchone()
-    if there is None or there[0] is None:
+    (there,) = db.rows(connection, f"SELECT min(id), max(id), min(taken_at), max(taken_at) FROM {schema}.pg_flashcache_snapshots")
+    if there[0] is None:
         raise ArgumentError("there are no snapshots in this database", "take one: pgflash snapshot, or SELECT pg_flashcache_snapshot()")
     first, last, since, until = there
     hint = f"snapshots here go from {first} ({since:%Y-%m-%d %H:%M}) to {last} ({until:%Y-%m-%d %H:%M})"
     text = text.strip()
     if text.isdecimal() and len(text) < 19:
-        found = connection.execute(
-            f"SELECT id, taken_at FROM {schema}.pg_flashcache_snapshots WHERE id = %s",
-            (int(text),),
-        ).fetchone()
-        if found is None:
+        found = db.rows(connection, f"SELECT id, taken_at FROM {schema}.pg_flashcache_snapshots WHERE id = %s", int(text))
+        if not found:
             raise ArgumentError(f"there is no snapshot {text}", hint)
-        return Moment(found[0], found[1])
+        return Moment(*found[0])
     try:
         asked = connection.execute("SELECT %s::text::timestamptz", (text,)).fetchone()
     except psycopg.errors.DataError as error:
         raise ArgumentError(f"{text!r} is neither a snapshot nor a time; allowed: {MOMENT_FORMS}", hint) from error
     assert asked is not None
-    nearest = connection.execute(
-        f"SELECT id, taken_at FROM {schema}.pg_flashcache_snapshots ORDER BY abs(extract(epoch FROM taken_at - %s)), id LIMIT 1",
-        (asked[0],),
-    ).fetchone()
-    assert nearest is not None
-    return Moment(nearest[0], nearest[1], asked[0])
+    nearest = f"SELECT id, taken_at FROM {schema}.pg_flashcache_snapshots ORDER BY abs(extract(epoch FROM taken_at - %s)), id LIMIT 1"
+    number, taken_at = db.rows(connection, nearest, asked[0])[0]
+    return Moment(number, taken_at, asked[0])
 
 
 def between(connection: Connection, schema: str, start: str, end: str) -> tuple[Moment, Moment]:

@@ -10,6 +10,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from pgflash import __version__
 from pgflash.errors import BrokeOff, DiskFull
 from pgflash.pilot.report import charts
+from pgflash.shown import in_template, visible
 from pgflash.snapshots.report import Report
 from pgflash.system import disk_full
 
@@ -18,13 +19,14 @@ _SPECIAL = str.maketrans({char: f"\\{char}" for char in "\\`*_|<>[]"})
 
 def _cell(text: str) -> str:
     """For Markdown: names and statements are text, whatever is in them."""
-    return text.replace("\n", " ").translate(_SPECIAL)
+    return visible(text.replace("\n", " ")).translate(_SPECIAL)
 
 
 def _environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("pgflash.snapshots", "."), autoescape=lambda name: name is not None and ".html" in name, undefined=StrictUndefined,
         trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,
+        finalize=in_template,
     )  # fmt: skip
     environment.filters["cell"] = _cell
     return environment

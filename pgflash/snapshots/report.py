@@ -203,8 +203,8 @@ def _efficiency(found: Facts) -> Figure:
 def _reads_over_time(interval: Interval) -> Figure:
     def values(step: Step, one: Interval) -> dict[str, float | None]:
         cache = one.one("cache")
-        if cache is None or not step.seconds:
-            return {}
+        if cache is None or not step.seconds or not float(cache.labels.get("slots") or 0):
+            return {}  # without a cache nothing is counted here
         found: dict[str, float | None] = {
             "from flash": cache.get("hits") / step.seconds,
             "from disk": cache.get("disk_reads") / step.seconds,
@@ -314,21 +314,35 @@ def _statements(found: Facts) -> Figure:
     return table("statements", "Top statements by time", "Which statements pay?", Grid(head, rows), why(found, "statements"))
 
 
+def flash_query(row: Row, known: dict[str, str]) -> str:
+    """By the text, else by the identifier; of one that another statement has called, this is said."""
+    parts = row.key.split("/")  # userid, dbid, queryid, toplevel
+    nested = parts[-1] == "false"
+    text = query(row) or known.get(row.key, "")
+    if text:
+        return f"nested: {text}" if nested else text
+    number = parts[2] if len(parts) == 4 else row.key
+    return f"{'nested statement' if nested else 'statement'}, query identifier {number}, text not known"
+
+
 def _flash_statements(found: Facts) -> Figure:
     known = {row.key: query(row) for row in found.statements}
     rows = [
-        [query(row) or known.get(row.key, row.key), show_number(row.get("calls")), show_number(row.get("disk_reads")),
+        [flash_query(row, known), show_number(row.get("calls")), show_number(row.get("disk_reads")),
          show_number(row.get("disk_read_time_us") / 1e6), show_number(row.get("hits")), show_number(row.get("read_time_us") / 1e6)]
         for row in found.flash_statements
     ]  # fmt: skip
     head = ["statement", "calls", "pages from disk", "seconds", "pages from flash", "seconds"]
-    return table(
+    figure = table(
         "statements-by-disk",
         "Top statements by reads from disk",
         "Which statements would flash help?",
         Grid(head, rows),
         why(found, "flash_statements"),
     )
+    if any(row.key.endswith("/false") for row in found.flash_statements):
+        figure.conditions = "Reads of nested statements are also counted for the statement that called them: they do not add up."
+    return figure
 
 
 def _io(found: Facts) -> Figure:

@@ -10,12 +10,13 @@ import psycopg
 from psycopg import sql
 
 from pgflash import safe
-from pgflash.errors import BrokeOff, MachineError
+from pgflash.errors import ArgumentError, BrokeOff, MachineError
 from pgflash.pilot import db
 from pgflash.pilot.db import Connection
 
 TABLES = ("pg_flashcache_snapshots", "pg_flashcache_snapshot_data", "pg_flashcache_snapshot_state", "pg_flashcache_snapshot_settings")
 READ = TABLES[:2]
+LOCK_MS = 10000  # also for a snapshot that another one takes
 FUNCTIONS = (
     ("pg_flashcache_snapshot", "text, interval, bigint"),
     ("pg_flashcache_snapshot_collect", "jsonb, integer"),
@@ -42,7 +43,11 @@ class Taken:
 
 
 def connect(dsn: str) -> Connection:
-    return db.connect(dsn, application_name="pgflash snapshot")
+    """Taking a snapshot may take longer than the statements that a database's owner had in mind; but nobody's lock is waited for for good."""
+    connection = db.connect(dsn, application_name="pgflash snapshot")
+    db.rows(connection, "SELECT set_config('statement_timeout', '0', false)")
+    db.bounded(connection, LOCK_MS)
+    return connection
 
 
 def schema_of(connection: Connection, *, take: bool) -> str:
@@ -123,6 +128,11 @@ def take(
                 _sample_profile(connection)
             dropped = before + 1 - _count(connection, schema)
             problems = _row(connection, f"SELECT problems FROM {schema}.pg_flashcache_snapshots WHERE id = %s", number)
+    except BrokeOff as error:
+        refused = error.__cause__
+        if isinstance(refused, psycopg.errors.InvalidParameterValue | psycopg.errors.ObjectNotInPrerequisiteState):
+            raise ArgumentError(f"no snapshot was taken: {refused.diag.message_primary}", refused.diag.message_hint or "") from error
+        raise
     except psycopg.Error as error:
         raise BrokeOff(f"no snapshot was taken: {str(error).strip()}") from error
     assert problems is not None

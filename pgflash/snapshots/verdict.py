@@ -25,6 +25,23 @@ def limit(time: DatabaseTime) -> str:
 
 
 def of_one(facts: Facts) -> Verdict:
+    return _slower(_of_one(facts), facts)
+
+
+def _slower(found: Verdict, facts: Facts, whose: str = "") -> Verdict:
+    """Nothing good is said of flash that is slower than what it replaces without saying so."""
+    cache = facts.cache
+    if cache is None or not cache.hits or not cache.slower:
+        return found
+    words = f"{found.headline.removesuffix('.')}; but flash was slower{whose} than what it replaces"
+    return Verdict(
+        "no" if found.verdict == "buy" else found.verdict,
+        f"{words} ({show_ms(cache.flash_read_ms or 0.0)} a page, the disk {show_ms(cache.disk_read_ms or 0.0)}).",
+        found.sentences,
+    )
+
+
+def _of_one(facts: Facts) -> Verdict:
     time, cache = facts.time, facts.cache
     sentences: list[str] = []
     if time is None or time.seconds <= 0:
@@ -77,6 +94,9 @@ def _cache_words(facts: Facts) -> list[str]:
             else ""
         )
         words.append(f"Flash answered {percent(cache.hit_ratio)} of the reads that it could have ({cache.hits:,.0f} pages){times}.")
+        if cache.slower:
+            own = f" The view pg_stat_flashcache says: {cache.verdict}." if cache.verdict else ""
+            words.append(f"Reads that flash answered took longer than those that it did not.{own}")
     if cache.errors:
         words.append(f"There were {cache.errors:,.0f} errors of the flash device: see docs/operation.md.")
     return words
@@ -87,6 +107,10 @@ def _cache_words(facts: Facts) -> list[str]:
 
 def of_two(a: Facts, b: Facts) -> Verdict:
     """What B has become, against A."""
+    return _slower(_of_two(a, b), b, " in B")
+
+
+def _of_two(a: Facts, b: Facts) -> Verdict:
     sentences = _per_transaction(a, b)
     sentences += [f"In B: {words[0].lower() + words[1:]}" for words in _cache_words(b)]
     if a.time is None or b.time is None or not a.time.seconds or not b.time.seconds:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import select
 import signal
@@ -21,6 +20,7 @@ from rich.live import Live
 
 from pgflash.connection import parsed
 from pgflash.errors import EXIT_SERVER, ArgumentError, Interrupted
+from pgflash.shown import json_text
 from pgflash.top.rates import RELATION_ORDERS, STATEMENT_ORDERS
 from pgflash.top.screen import page
 from pgflash.top.watch import Watcher, wait_for_all
@@ -63,7 +63,7 @@ def _one_sample(watchers: list[Watcher], interval: float, timeout: float, as_jso
         values: list[dict[str, Any]] = [
             {"name": view.name, "ok": view.ok, "problem": view.problem, **(view.rates.as_json() if view.rates else {})} for view in views
         ]
-        print(json.dumps({"servers": values}, ensure_ascii=False))
+        print(json_text({"servers": values}))
     else:
         console = Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH, highlight=False)
         console.print(page(views, _first_good([view.ok for view in views]), RELATION_ORDERS[0], STATEMENT_ORDERS[0]))

@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from pgflash.connection import Connection, extension, members
+from pgflash import safe
+from pgflash.connection import Connection, exists, members
+from pgflash.errors import ServerError
 
 STAT = "pg_stat_flashcache"
 RELATION = "pg_stat_flashcache_relation"
@@ -68,15 +70,22 @@ def look(connection: Connection) -> Sample:
         row["timed"], row["write_limit"],
         {"disk_reads": row["blks_read"], "disk_read_time_us": row["blk_read_time_us"] if row["reads_timed"] else None},
     )  # fmt: skip
-    found = extension(connection)
+    found = safe.extension(connection)
     if found is None:
         sample.missing.append(f"database {sample.database} has no extension pg_flashcache")
         return sample
-    schema, version = found
+    if found.lacking and not found.danger:
+        sample.missing.append(f"{found.closed}: {found.lacking}")
+        return sample
+    safe.require(found, ServerError)
+    schema = found.schema
     there = members(connection, VIEWS)
     for view in VIEWS:
         if view not in there:
-            sample.missing.append(f"{view}: not in version {version} of the extension, or not for this role")
+            why = f"this role may not read it: GRANT pg_monitor TO {found.role}"
+            if not exists(connection, view):
+                why = f"not in version {found.version} of the extension: ALTER EXTENSION pg_flashcache UPDATE"
+            sample.missing.append(f"{view}: {why}")
 
     def rows(view: str, text: str) -> list[dict[str, Any]] | None:
         if view not in there:

@@ -6,6 +6,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from pgflash.shown import cell, visible
 from pgflash.top.rates import RELATION_ORDERS, STATEMENT_ORDERS, Rates, Source, ordered
 from pgflash.top.watch import View
 from pgflash.units import show_bytes, show_number
@@ -53,24 +54,26 @@ def servers(views: list[View], selected: int | None, narrow: bool = False) -> Re
     remarks = Text()
     for place, view in enumerate(views):
         cells = _cells(view)
-        table.add_row(">" if place == selected else " ", *(cell for cell, head in zip(cells, heads, strict=True) if head[1] or not narrow))
+        table.add_row(">" if place == selected else " ", *(text for text, head in zip(cells, heads, strict=True) if head[1] or not narrow))
         if remark := _remark(view):
             style = "red" if view.problem else ""
-            remarks.append(f"{view.name}: " if len(views) > 1 else "").append(f"{remark}\n", style)
+            remarks.append(f"{visible(view.name)}: " if len(views) > 1 else "").append(f"{visible(remark)}\n", style)
     return Group(table, remarks)
 
 
 def _cells(view: View) -> list[Text]:
     found = view.rates
     if found is None:
-        return [Text(view.name), Text(""), Text("down", style="red"), *[Text("")] * 10]
-    state = Text(found.state or NONE, style="green" if found.state == "active" else "red" if found.state in BAD_STATES else "yellow")
+        return [cell(view.name), Text(""), Text("down", style="red"), *[Text("")] * 10]
+    state = Text(
+        visible(found.state or NONE), style="green" if found.state == "active" else "red" if found.state in BAD_STATES else "yellow"
+    )
     texts = (
         number(found.tps), number(found.flash.reads_per_s), latency(found.flash), number(found.page_cache.reads_per_s),
         latency(found.page_cache), number(found.disk.reads_per_s), latency(found.disk), share(found.hit_ratio), share(found.fill),
         writes(found),
     )  # fmt: skip
-    return [Text(view.name), Text(found.role), Text("slow", style="red") if view.problem else state, *map(Text, texts)]
+    return [cell(view.name), Text(found.role), Text("slow", style="red") if view.problem else state, *map(Text, texts)]
 
 
 def _remark(view: View) -> str:
@@ -82,9 +85,13 @@ def _remark(view: View) -> str:
 
 def objects(found: Rates, order: str, rows: int) -> RenderableType:
     if found.relations is None:
-        return Text("objects: " + _why(found, "pg_stat_flashcache_relation"))
+        return cell("objects: " + _why(found, "pg_stat_flashcache_relation"))
     table = Table(
-        title=f"Objects of {found.database} by {ORDER_NAMES[order]}", title_justify="left", box=None, pad_edge=False, header_style="bold"
+        title=cell(f"Objects of {found.database} by {ORDER_NAMES[order]}"),
+        title_justify="left",
+        box=None,
+        pad_edge=False,
+        header_style="bold",
     )
     table.add_column("object", no_wrap=True)
     for head in ("disk reads/s", "disk ms/s", "page cache/s", "flash/s", "flash ms/s"):
@@ -92,13 +99,13 @@ def objects(found: Rates, order: str, rows: int) -> RenderableType:
     for row in ordered(found.relations, RELATION_ORDERS, order)[:rows]:
         name = f"{row.schema}.{row.relation}" if row.schema else row.relation
         each = (row.disk_reads, row.disk_read_time_s * 1000, row.os_cache_hits, row.hits, row.read_time_s * 1000)
-        table.add_row(Text(name), *(number(value / found.interval_s) for value in each))
+        table.add_row(cell(name), *(number(value / found.interval_s) for value in each))
     return table
 
 
 def statements(found: Rates, order: str, rows: int) -> RenderableType:
     if found.statements is None:
-        return Text("statements: " + _why(found, "pg_stat_flashcache_statements"))
+        return cell("statements: " + _why(found, "pg_stat_flashcache_statements"))
     title = f"Statements by {ORDER_NAMES[order]}"
     table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold", expand=True)
     table.add_column("queryid", no_wrap=True)
@@ -107,7 +114,7 @@ def statements(found: Rates, order: str, rows: int) -> RenderableType:
     table.add_column("statement", no_wrap=True, overflow="ellipsis", ratio=1)
     for row in ordered(found.statements, STATEMENT_ORDERS, order)[:rows]:
         each = (row.calls, row.disk_reads, row.disk_read_time_s * 1000, row.hits, row.read_time_s * 1000)
-        table.add_row(str(row.queryid or NONE), *(number(value / found.interval_s) for value in each), Text(row.query or NONE))
+        table.add_row(str(row.queryid or NONE), *(number(value / found.interval_s) for value in each), cell(row.query or NONE))
     return table
 
 

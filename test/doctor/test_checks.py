@@ -105,6 +105,11 @@ def pending(fake: Fake) -> None:
     fake.set("shared_buffers", "1048576", pending=True)
 
 
+def created_only(fake: Fake) -> None:
+    without_cache(fake)
+    fake.server.extension = True
+
+
 def no_trim(fake: Fake) -> None:
     (fake.root / "etc/systemd/system/timers.target.wants/fstrim.timer").unlink()
 
@@ -189,6 +194,7 @@ CASES: list[tuple[str, str, Break, str, list[str]]] = [
     ("memory.overcommit", "advice", write("/proc/sys/vm/overcommit_memory", 0), "is 0", ["set vm.overcommit_ratio so that CommitLimit in /proc/meminfo leaves room for shared memory and all sessions", "sysctl -w vm.overcommit_memory=2"]),
     ("memory.zone_reclaim", "problem", write("/proc/sys/vm/zone_reclaim_mode", 1), "is 1", ["sysctl -w vm.zone_reclaim_mode=0"]),
     ("memory.numa", "advice", nodes, "2 nodes, the smallest of 8 GB; shared memory is 8.79 GB", ["systemctl edit postgresql@.service: [Service] NUMAPolicy=interleave and NUMAMask=all, then restart the server"]),
+    ("server.cache_state", "advice", created_only, "is without pg_flashcache, though the extension is in this database: there is no cache", ["ALTER SYSTEM SET shared_preload_libraries = ...: what is there, and pg_flashcache", RESTART]),
     ("server.cache_state", "problem", state("off", "io"), "off: io", ["correct what the reason names", "SELECT pg_flashcache_enable();"]),
     ("server.cache_state", "problem", state("disabled", "size"), "disabled: size", ["correct what the reason names", RESTART]),
     ("server.cache_size", "advice", setting("pg_flashcache.size", "1048576"), "is 8 GB, 1.0 times shared_buffers (8 GB)", ["ALTER SYSTEM SET pg_flashcache.size = '32768MB'", RESTART]),
@@ -234,7 +240,14 @@ def test_all_is_well(fake: Fake) -> None:
         name: result.findings or result.reason for name, result in wrong.items() if result.status not in ("fine", "not applicable")
     } == {}
     applies = {name for name, result in wrong.items() if result.status == "not applicable"}
-    assert applies == {"devices.raid", "devices.discard_through", "limits.group_memory", "memory.numa", "waits.reads"}
+    assert applies == {
+        "devices.raid",
+        "devices.discard_through",
+        "limits.group_memory",
+        "memory.numa",
+        "server.temp_tablespaces",
+        "waits.reads",
+    }
 
 
 def test_each_check_has_a_case() -> None:
@@ -268,6 +281,21 @@ def test_server_elsewhere(fake: Fake) -> None:
     results = {item.id: examine(item, facts) for item in REGISTRY.values()}
     assert results["server.wal_compression"].status == "fine"
     assert results["devices.scheduler"].reason == results["limits.open_files"].reason == results["memory.swappiness"].reason == "elsewhere"
+
+
+@pytest.mark.parametrize(
+    ("name", "spoil", "reason"),
+    [
+        ("server.require_mount", both(unmounted, setting("pg_flashcache.require_mount", "off")), "it is on /"),
+        ("server.random_page_cost", lambda fake: fake.server.cache.update(hit_ratio=0.1), "10% of the reads are hits"),
+        ("server.temp_tablespaces", lambda fake: setattr(fake.server, "temp_bytes", GB), "1 GB of temporary files were written"),
+        ("server.cache_state", without_cache, "pg_flashcache is not in shared_preload_libraries"),
+    ],
+)
+def test_nothing_is_fine_that_is_not_known(fake: Fake, name: str, spoil: Break, reason: str) -> None:
+    spoil(fake)
+    result = examine(REGISTRY[name], fake.facts())
+    assert result.status == "not applicable" and result.reason.endswith(reason), result
 
 
 def test_no_smartctl(fake: Fake) -> None:

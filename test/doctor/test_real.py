@@ -147,6 +147,25 @@ def test_a_server_with_the_cache() -> None:
         assert results["server.cache_size"]["findings"][0]["what"] == "is 1 MB, 0.5 times shared_buffers (2 MB)"
         assert results["server.cache_memory"]["status"] == "fine"
         assert {"flash", "data"} <= {place["role"] for place in found["places"]}
+        # What one role may not look at is said, and how to change that; all the rest is looked at.
+        made.sql("CREATE ROLE looker LOGIN IN ROLE pg_monitor")
+        made.sql("CREATE ROLE nobody LOGIN")
+        made.sql("DROP EXTENSION pg_flashcache")
+        made.sql("CREATE SCHEMA flashcache")
+        made.sql("CREATE EXTENSION pg_flashcache SCHEMA flashcache")
+        for role, grant in (("looker", "GRANT USAGE ON SCHEMA flashcache TO looker"), ("nobody", "GRANT pg_monitor TO nobody")):
+            if role == "nobody":
+                made.sql("GRANT USAGE ON SCHEMA flashcache TO nobody")
+            _, found = doctor(made.dsn.replace("user=postgres", f"user={role}"), "--only", "server")
+            results = {item["id"]: item for item in found["checks"]}
+            assert results["server.cache_state"]["status"] == "not looked" and results["server.cache_state"]["reason"].endswith(grant)
+            assert results["server.durable"]["status"] == "problem"
+        with (made.data / "postgresql.conf").open("a") as conf:
+            conf.write("shared_preload_libraries = ''\n")
+        made.run("pg_ctl", "--silent", "--wait", "--timeout=300", f"--log={folder}/log", "restart")
+        _, found = doctor(made.dsn, "--only", "server")
+        state = next(item for item in found["checks"] if item["id"] == "server.cache_state")
+        assert state["status"] == "advice" and "shared_preload_libraries" in state["findings"][0]["subject"]
     finally:
         made.run("pg_ctl", "--silent", "--mode=immediate", "stop")
         shutil.rmtree(folder, ignore_errors=True)
@@ -170,7 +189,8 @@ def test_without_rights_nothing_is_fixed(server: Server, tmp_path: Path) -> None
         ("--fix --undo", 2),
         ("--flash relative", 2),
         ("--data /nonexistent/data", 2),
-        ("host=/nowhere", 3),
+        ("--data /tmp", 2),
+        ("host=/nowhere", 7),
     ],
 )
 def test_wrong_arguments(words: str, status: int) -> None:

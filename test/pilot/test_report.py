@@ -253,7 +253,21 @@ def test_goals(scenario: Scenario) -> None:
     assert report.goals is not None
     assert report.goals.rows == [
         ["made-up", "at least 45 times faster at 47%", "80 times", "reached"],
-        ["made-up", "never slower than no cache", "at no size", "reached"],
+        ["made-up", "never slower than no cache", "slower at no size", "reached"],
+    ]
+
+
+def test_never_slower_is_not_claimed_of_what_overlaps(scenario: Scenario) -> None:
+    """A cache that was slower in the middle, with repetitions that overlap, shows nothing."""
+    runs = made_up("disk", 0.3, scatter=0.3) + made_up("cache@20%", 0.35, scatter=0.3, share=0.2)
+    study = Study(Path("made-up"), {"made-up": scenario}, [line | {"at": "now"} for line in runs + warmed(runs)])
+    goals = make([study]).goals
+    assert goals is not None
+    assert goals.rows[-1] == [
+        "made-up",
+        "never slower than no cache",
+        "slower at 20% in the middle of the repetitions, which overlap",
+        "not shown",
     ]
 
 

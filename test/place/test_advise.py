@@ -91,6 +91,7 @@ def test_who_may_only_look(server: Server, database: str, tmp_path: Path) -> Non
     text = tool(*command[:4], "--for=1s", "--disk-ms=5")
     assert text.returncode == 0 and "by flash bought" in text.stdout
     assert tool("place", "advise", server.dsn(database), "--flash=ten").returncode == 2
+    assert tool("place", "advise", server.dsn(database), "--flash=1GB", "--for=99999999999999h").returncode == 2
     server.sql("DROP OWNED BY looker", "DROP ROLE looker")
 
 
@@ -102,3 +103,52 @@ def test_a_locked_table(server: Server, database: str) -> None:
         other.execute("BEGIN; LOCK locked")
         done = tool("place", "advise", server.dsn(database), "--flash=4MB", "--json")
     assert done.returncode == 3 and json.loads(done.stdout)["message"] == "another session has locked what is to be looked at"
+
+
+def temporary(pages: int, *spaces: str) -> Unit:
+    return Unit(0, "", "temporary files", "temporary", 0, 0, ", ".join(spaces), "", Counters(MB, pages, 0, pages), spaces)
+
+
+def test_times_that_are_known_come_before_those_assumed() -> None:
+    """Without track_io_timing: temporary files have the time of their tablespace, and nothing is assumed where something is known."""
+    table, index, files = unit(1, "a", MB, 1000, 0, seen=(500, 10_000)), unit(2, "b", MB, 1000, 0), temporary(1000, "pg_default")
+    found = compare(None, snapshot(10, 0, 0.0, table, index, files), 10.0, None, None)
+    assert [(rate.disk_ms, rate.latency_from) for rate in found.rates] == [(0.02, "object"), (0.02, "tablespace"), (0.02, "tablespace")]
+    assert found.notes == []
+    elsewhere = temporary(1000, "other", "pg_default")
+    found = compare(None, snapshot(10, 0, 0.0, table, elsewhere), 10.0, None, None)
+    assert (found.rates[1].disk_ms, found.rates[1].latency_from) == (0.02, "tablespace")
+    found = compare(None, snapshot(10, 0, 0.0, table, temporary(1000, "other")), 10.0, None, None)
+    assert (found.rates[1].disk_ms, found.rates[1].latency_from) == (0.02, "objects") and found.notes == []
+
+
+def test_without_a_cache_the_advice_knows() -> None:
+    last = snapshot(10, 0, 0.0, unit(1, "a", MB, 1000, 0))
+    assert compare(None, last, 10.0, None, None).notes == ["no time of a read was measured: 5 ms are assumed (--disk-ms gives another)"]
+    last.advice_us = 4.0
+    found = compare(None, last, 10.0, None, None)
+    assert (found.rates[0].disk_ms, found.rates[0].latency_from, found.notes) == (0.004, "advice", [])
+
+
+def test_temporary_files_that_are_on_flash_are_left_out() -> None:
+    observation = compare(None, snapshot(10, 0, 5.0, temporary(1000, "one", "two")), 10.0, None, None)
+    assert [line.item.key for line in advise(observation, MB, 0.3, fast=frozenset({"one"})).lines] == ["temporary files"]
+    assert advise(observation, MB, 0.3, fast=frozenset({"one", "two"})).lines == []
+
+
+@needs_server
+def test_where_temporary_files_are(server: Server, database: str) -> None:
+    def spaces() -> str:
+        server.sql(
+            "SET work_mem = '64kB'",
+            "SELECT i FROM generate_series(1, 20000) i ORDER BY -i",
+            "SELECT pg_stat_force_next_flush()",
+            "SELECT 1",
+            database=database,
+        )
+        found = json.loads(tool("place", "advise", server.dsn(database), "--flash=1MB", "--json").stdout)["objects"]
+        return next(str(entry["tablespace"]) for entry in found if entry["kind"] == "temporary")
+
+    assert spaces() == "pg_default"
+    server.sql(f"ALTER DATABASE {database} SET temp_tablespaces = flash, slow")
+    assert spaces() == "flash, slow"

@@ -365,3 +365,18 @@ def test_the_own_tablespace_needs_no_mirror(server: Server, filled: str) -> None
     ready(apply(server, filled, "--tablespace=flash", "--object=public.t_pkey"))
     ready(apply(server, filled, "--tablespace=pg_default", "--object=public.t_pkey", loss=False))
     assert server.where("t_pkey", filled) == "pg_default"
+
+
+def test_whose_journal(server: Server, filled: str) -> None:
+    """Of a superuser: for every superuser. Of another role: for that role. Everybody else is told so."""
+    server.sql("DROP ROLE IF EXISTS second, other", "CREATE ROLE second SUPERUSER LOGIN", "CREATE ROLE other LOGIN")
+    ready(apply(server, filled, "--tablespace=flash", "--object=public.t_pkey"))
+    done = tool("place", "status", server.dsn(filled, "second"), "--json")
+    assert done.returncode == 0 and [move["name"] for move in json.loads(done.stdout)["moves"]] == ["t_pkey"]
+    for words in (("status",), ("back", "--window=now")):
+        refused = tool("place", words[0], server.dsn(filled, "other"), *words[1:], "--json")
+        error = json.loads(refused.stdout)
+        assert refused.returncode == 3 and error["message"] == "the journal in the schema pgflash belongs to postgres, not to other"
+        assert error["hint"] == "connect as postgres, or as another superuser"
+    ready(tool("place", "back", server.dsn(filled, "second"), "--window=now"))
+    server.sql("DROP ROLE second", "DROP ROLE other")

@@ -230,3 +230,48 @@ def test_side_by_side() -> None:
     assert ["pages read from flash a second", "0", "18", "new"] in grids["load"]
     assert {"name": "transactions a second", "a": 10, "b": 20, "change": "+100%"} in values["changes"]
     assert 'data-series="2"' in render.html(made)
+
+
+def test_flash_that_is_slower_than_what_it_replaces() -> None:
+    """Whatever else the headline says; and B's, not A's."""
+    sections = flash()
+    sections["cache"] = [
+        row("", {"state": "active", "slots": 1000, "used": 500, "verdict": "the page cache answers"}, hits=900, misses=100, disk_reads=100,
+            read_time_us=482400, disk_read_time_us=1020),
+    ]  # fmt: skip
+    found = verdict.of_one(facts(interval(sections)))
+    assert found.verdict == "no"
+    assert found.headline.endswith("but flash was slower than what it replaces (0.536 ms a page, the disk 0.0102 ms).")
+    assert (
+        "Reads that flash answered took longer than those that it did not. The view pg_stat_flashcache says: the page cache answers."
+        in found.sentences
+    )
+    two = verdict.of_two(facts(interval(disk())), facts(interval(sections)))
+    assert two.verdict == "no" and "flash was slower in B than what it replaces" in two.headline
+    assert "slower" not in verdict.of_two(facts(interval(sections)), facts(interval(flash()))).headline
+    assert verdict.of_one(facts(interval(flash()))).verdict == "buy"
+
+
+def test_reads_from_disk_are_not_zero_without_a_cache() -> None:
+    """They are not counted there: the line is left out, as is the chart."""
+    without = {**disk(), "cache": [row("", {"state": "disabled", "slots": 0})]}
+    names = {change["name"] for change in diff.make(interval(without), interval(flash()))[1]["changes"]}
+    assert "pages read from flash a second" in names and not {name for name in names if name.startswith("pages read from disk")}
+    both = {change["name"] for change in diff.make(interval(disk()), interval(flash()))[1]["changes"]}
+    assert {"pages read from disk a second", "pages read from disk a transaction"} <= both
+    made, _ = report.make(interval(without))
+    assert next(figure for figure in made.figures if figure.id == "reads-over-time").series == []
+
+
+def test_nested_statements() -> None:
+    rows = [
+        row("10/5/-42/false", {}, calls=1, disk_reads=3), row("10/5/-43/true", {}, calls=1, disk_reads=2),
+        row("10/5/44/false", {"query": "SELECT 1"}, calls=1, disk_reads=1),
+    ]  # fmt: skip
+    made, _ = report.make(interval({**disk(), "flash_statements": rows}))
+    figure = next(figure for figure in made.figures if figure.id == "statements-by-disk")
+    assert figure.grid is not None
+    assert [cells[0] for cells in figure.grid.rows] == [
+        "nested statement, query identifier -42, text not known", "statement, query identifier -43, text not known", "nested: SELECT 1",
+    ]  # fmt: skip
+    assert "do not add up" in figure.conditions

@@ -190,7 +190,9 @@ def test_wrong_ones(database: Database) -> None:
     [
         (("--every", "often"), "--every: 'often' will not do"), (("--every", "1s"), "--every: '1s' will not do; allowed: 10s or more"),
         (("--keep", "2 weeks"), "--keep: '2 weeks' will not do"), (("--max-size", "50%"), "--max-size: '50%' will not do"),
-        (("--max-size", "0MB"), "--max-size: '0MB' will not do"), (("--times", "2"), "--times goes with --every"),
+        (("--max-size", "0MB"), "--max-size: '0MB' will not do"), (("--max-size", "99999999TB"), "--max-size: '99999999TB' will not do"),
+        (("--keep", "5min"), "--keep: '5min' will not do; allowed: 1h or more"), (("--keep", "99999999d"), "--keep: '99999999d' will not do"),
+        (("--every", "999999d"), "--every: '999999d' will not do"), (("--times", "2"), "--times goes with --every"),
     ],
 )  # fmt: skip
 def test_wrong_options(database: Database, arguments: tuple[str, ...], said: str) -> None:
@@ -342,3 +344,47 @@ def test_a_sample_that_fails_takes_no_snapshot(stand_ins: Database) -> None:
     status, message, _ = refused(stand_ins, "snapshot", "--pg-profile")
     assert status == 4 and "division by zero" in message
     assert stand_ins.sql("SELECT count(*) FROM pg_flashcache_snapshots") == "0"
+
+
+def test_a_row_of_settings_that_is_lost(database: Database) -> None:
+    database.pgflash("snapshot")
+    database.sql("DELETE FROM pg_flashcache_snapshot_settings")
+    status, message, hint = refused(database, "snapshot")
+    assert (status, message) == (
+        2,
+        "no snapshot was taken: the row of pg_flashcache_snapshot_settings is missing",
+    ) and "INSERT INTO" in hint
+    database.sql("INSERT INTO pg_flashcache_snapshot_settings DEFAULT VALUES")
+    assert database.pgflash("snapshot").stdout == "snapshot 2\n"
+
+
+def test_locked_tables(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports and snapshots do not wait for good for whoever has locked the table of snapshots, and say so."""
+    for _ in range(2):
+        database.pgflash("snapshot")
+    with psycopg.connect(database.dsn) as other:
+        other.execute("LOCK pg_flashcache_snapshots IN ACCESS EXCLUSIVE MODE")
+        for words in (("report", "--list"), ("report", "1", "2"), ("diff", "1..2", "1..2"), ("snapshot",)):
+            status, message, hint = refused(database, *words)
+            assert (status, message) == (3, "another session has locked what is to be looked at") and "pg_locks" in hint
+
+
+def test_a_truncated_table_is_no_reset(database: Database) -> None:
+    database.sql("CREATE EXTENSION pg_stat_statements")
+    work(database, 10)
+    database.pgflash("snapshot")
+    database.sql("TRUNCATE t", "INSERT INTO t VALUES (1)", "SELECT pg_stat_force_next_flush()", "SELECT 1")
+    database.pgflash("snapshot")
+    assert report(database, "report", "1", "2")["resets"] == []
+    database.sql("SELECT pg_stat_statements_reset()")
+    database.pgflash("snapshot")
+    assert report(database, "report", "2", "3")["resets"] == ["statements"]
+    database.sql("SELECT pg_stat_reset()")
+    database.pgflash("snapshot")
+    assert report(database, "report", "3", "4")["resets"] == ["database", "relations"]
+
+
+def test_limits_of_the_database(database: Database) -> None:
+    """A statement_timeout that the database has set is for others."""
+    database.sql(f"ALTER DATABASE {database.name} SET statement_timeout = '1ms'")
+    assert database.pgflash("snapshot").stdout == "snapshot 1\n"

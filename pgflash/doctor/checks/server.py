@@ -8,7 +8,6 @@ from pgflash.doctor.check import AlterSystem, CannotLook, DoesNotApply, Finding,
 from pgflash.doctor.checks.common import GB, MB, PG, cache_of, server_of
 from pgflash.doctor.facts import Facts
 from pgflash.doctor.facts.server import Server
-from pgflash.safe import HINT
 from pgflash.units import show_bytes
 
 WAL = f"{PG}/runtime-config-wal.html"
@@ -31,16 +30,20 @@ def _memory(facts: Facts, server: Server) -> int:
 
 @check(
     "server", "cache_state", "The cache is active", severity=Severity.PROBLEM,
-    question="If the library is preloaded: is the cache in use, and if not, why?",
+    question="If the library is preloaded, or the extension is in this database: is the cache in use, and if not, why?",
     why="The server runs without the cache, from the disk alone.",
     source="docs/operation.md, When the device fails; docs/views.md, pg_stat_flashcache",
 )  # fmt: skip
 def cache_state(facts: Facts) -> Iterable[Finding]:
-    server = cache_of(facts)
+    server = server_of(facts)
+    if server.extension and not server.has_cache:
+        command = "ALTER SYSTEM SET shared_preload_libraries = ...: what is there, and pg_flashcache"
+        what = "is without pg_flashcache, though the extension is in this database: there is no cache"
+        yield Finding("shared_preload_libraries", what, (command, RESTART), severity=Severity.ADVICE)
+        return
+    cache_of(facts)
     if not server.cache:
-        if server.cache_unasked:
-            raise CannotLook(f"{server.cache_unasked}: {HINT}")
-        raise CannotLook("pg_stat_flashcache cannot be read in this database: CREATE EXTENSION pg_flashcache, and pg_read_all_stats")
+        raise CannotLook(server.cache_unasked or "pg_stat_flashcache cannot be read in this database")
     if not server.bytes("pg_flashcache.size"):
         raise DoesNotApply("pg_flashcache.size is 0")
     state, reason = str(server.cache.get("state")), str(server.cache.get("reason") or "no reason is given")
@@ -119,8 +122,9 @@ def require_mount(facts: Facts) -> Iterable[Finding]:
     others = {place.mount.point for place in facts.role("data", "wal") if place.mount} | {"/"}
     if not flash or not facts.role("data"):
         raise CannotLook("the file system of the cache or of the server is not known")
-    if flash[0].mount and flash[0].mount.point not in others:
-        yield _alter(server, "pg_flashcache.require_mount", "on")
+    if flash[0].mount and flash[0].mount.point in others:
+        raise DoesNotApply(f"the cache's file has no mount of its own (mounts.own_mount): it is on {flash[0].mount.point}")
+    yield _alter(server, "pg_flashcache.require_mount", "on")
 
 
 @check(
@@ -248,7 +252,9 @@ def random_page_cost(facts: Facts) -> Iterable[Finding]:
     ratio = server.cache.get("hit_ratio")
     if ratio is None:
         raise CannotLook("the hit ratio is not known")
-    if float(ratio) >= 0.5 and server.number("random_page_cost") > 2:
+    if float(ratio) < 0.5:
+        raise DoesNotApply(f"{float(ratio):.0%} of the reads are hits")
+    if server.number("random_page_cost") > 2:
         yield _alter(server, "random_page_cost", "2", f"is {server.get('random_page_cost')}; {float(ratio):.0%} of the reads are hits")
 
 
@@ -305,14 +311,16 @@ def pending_restart(facts: Facts) -> Iterable[Finding]:
 
 
 @check(
-    "server", "temp_tablespaces", "Temporary files are on fast storage",
+    "server", "temp_tablespaces", "Many temporary files have a tablespace of their own",
     question="With more than 10 GB of temporary files so far: is temp_tablespaces set?",
     why="Sorts and hashes that do not fit into work_mem are written and read again; they need not last, so they may be on instance storage.",
     source=f"{PG}/runtime-config-client.html#GUC-TEMP-TABLESPACES",
 )  # fmt: skip
 def temp_tablespaces(facts: Facts) -> Iterable[Finding]:
     server = server_of(facts)
-    if server.temp_bytes > 10 * GB and not server.get("temp_tablespaces"):
+    if server.temp_bytes <= 10 * GB:
+        raise DoesNotApply(f"{show_bytes(server.temp_bytes)} of temporary files were written")
+    if not server.get("temp_tablespaces"):
         what = f"is empty; {show_bytes(server.temp_bytes)} of temporary files were written"
         commands = (
             "CREATE TABLESPACE fast LOCATION '/mnt/nvme/temp'",

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pgflash.doctor.facts.machine import Machine
+from pgflash.errors import MachineError
 
 Rows = Callable[[str], list[tuple[Any, ...]]]
 
@@ -33,7 +34,9 @@ class Server:
     cache: dict[str, Any] = field(default_factory=dict)
     """The row of pg_stat_flashcache; empty if the extension is not in this database."""
     cache_unasked: str = ""
-    """Why a superuser does not ask the extension of this database."""
+    """Why the view could not be read, and what helps."""
+    extension: bool = False
+    """The extension is in this database, whether its library is preloaded or not."""
     checkpoints_timed: int = 0
     checkpoints_requested: int = 0
     temp_bytes: int = 0
@@ -69,7 +72,9 @@ class Server:
         return self.has("pg_flashcache.size") and self.settings["pg_flashcache.size"].context == "postmaster"
 
 
-def gather(rows: Rows, machine: Machine, host: str, local_addresses: frozenset[str], cache_view: Callable[[], tuple[str, str]]) -> Server:
+def gather(
+    rows: Rows, machine: Machine, host: str, local_addresses: frozenset[str], cache_view: Callable[[], tuple[str, str, bool]]
+) -> Server:
     names = "name, setting, unit, context, enumvals, pending_restart"
     settings = {
         name: Setting(value or "", unit or "", context, tuple(values or ()), bool(pending))
@@ -99,9 +104,12 @@ def gather(rows: Rows, machine: Machine, host: str, local_addresses: frozenset[s
         )
     )
     server.overruled = frozenset(row[0] for row in rows("SELECT name FROM pg_settings WHERE source = 'command line'"))
-    view, server.cache_unasked = cache_view()
+    view, server.cache_unasked, server.extension = cache_view()
     if view and server.has_cache:
-        server.cache = dict(rows(f"SELECT to_jsonb(s) FROM {view} s")[0][0])
+        try:
+            server.cache = dict(rows(f"SELECT to_jsonb(s) FROM {view} s")[0][0])
+        except MachineError as error:  # one view is no reason to look at nothing
+            server.cache_unasked = error.message.splitlines()[0]
     return server
 
 

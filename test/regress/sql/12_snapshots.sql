@@ -48,6 +48,9 @@ SELECT pg_stat_force_next_flush();
 SELECT pg_flashcache_snapshot();
 SELECT moved -> 'tup_inserted' AS inserted, moved ? 'tup_updated' AS updated FROM fc_moved(4, 'relations', 'fc_snap');
 SELECT resets FROM pg_flashcache_snapshots WHERE id = 4;
+-- those of the database were not
+SELECT (moved ->> 'xact_commit')::bigint * 2 < (SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()) AS not_from_zero
+FROM fc_moved(4, 'database', (SELECT oid::text FROM pg_database WHERE datname = current_database()));
 -- a counter that is as high again as it was is known by its stamp
 SELECT pg_flashcache_reset_stats();
 SELECT pg_flashcache_snapshot();
@@ -89,12 +92,17 @@ UPDATE fc_counted SET disk_reads = disk_reads + 10;
 SELECT pg_flashcache_snapshot();
 SELECT labels, moved FROM fc_moved(10, 'flash_relations', '1');
 SELECT labels, moved FROM fc_moved(10, 'flash_relations', '-');
+-- a counter that fell, as after TRUNCATE, counts from zero; that is no reset
+UPDATE fc_counted SET disk_reads = 2, hits = 0 WHERE relid = 1;
+SELECT pg_flashcache_snapshot();
+SELECT moved FROM fc_moved(11, 'flash_relations', '1');
+SELECT resets FROM pg_flashcache_snapshots WHERE id = 11;
 CREATE OR REPLACE VIEW pg_stat_flashcache_relation AS
   SELECT schemaname, relname, relid, relkind, toast_of, index_of, disk_reads / 0 AS disk_reads, hits FROM fc_counted;
 SELECT pg_flashcache_snapshot();
 SELECT problems ->> 'flash_relations' AS flash_relations,
-  EXISTS (SELECT FROM pg_flashcache_snapshot_data WHERE snapshot = 11 AND section = 'cache') AS cache
-FROM pg_flashcache_snapshots WHERE id = 11;
+  EXISTS (SELECT FROM pg_flashcache_snapshot_data WHERE snapshot = 12 AND section = 'cache') AS cache
+FROM pg_flashcache_snapshots WHERE id = 12;
 ALTER EXTENSION pg_flashcache DROP VIEW pg_stat_flashcache_relation;
 DROP VIEW pg_stat_flashcache_relation;
 DROP TABLE fc_counted;
@@ -106,8 +114,10 @@ SELECT pg_flashcache_drop_snapshots(keep => '30 days');
 -- mistakes that would drop them all: no unit, a sign
 SELECT pg_flashcache_drop_snapshots(keep => '14');
 SELECT pg_flashcache_snapshot(keep => '-1 day');
+SELECT pg_flashcache_snapshot('x', '178000000 years');
 SELECT pg_flashcache_snapshot(max_bytes => -5);
 UPDATE pg_flashcache_snapshot_settings SET keep = '14';
+UPDATE pg_flashcache_snapshot_settings SET keep = '178000000 years';
 UPDATE pg_flashcache_snapshot_settings SET max_bytes = -1;
 SELECT pg_flashcache_drop_snapshots();
 SELECT min(id), max(id) FROM pg_flashcache_snapshots;
@@ -124,6 +134,13 @@ UPDATE pg_flashcache_snapshot_settings SET max_bytes = 0;
 SELECT pg_flashcache_snapshot();
 SELECT array_agg(id) FROM pg_flashcache_snapshots;
 UPDATE pg_flashcache_snapshot_settings SET max_bytes = DEFAULT;
+
+-- the row of settings is lost, and put back: numbers go on
+DELETE FROM pg_flashcache_snapshot_settings;
+SELECT pg_flashcache_snapshot();
+SELECT pg_flashcache_drop_snapshots(keep => '0');
+INSERT INTO pg_flashcache_snapshot_settings DEFAULT VALUES;
+SELECT pg_flashcache_snapshot() - max(id) AS next FROM pg_flashcache_snapshots;
 
 -- who may: nobody, who may look, and who was granted to take them
 CREATE ROLE fc_nobody;
