@@ -144,9 +144,30 @@ fc_bypass_watches(const FcTag *tag)
 static bool
 takes(FcTablespace *p, FcArmOf arm)
 {
-	uint32		n = pg_atomic_read_u32(&p->n[arm]);
+	uint32		n = pg_atomic_read_u32(&p->begun[arm]);
 
-	return n < pg_atomic_read_u32(&p->wanted) && n < pg_atomic_read_u32(&p->n[1 - arm]) + AHEAD;
+	return n < pg_atomic_read_u32(&p->wanted) && n < pg_atomic_read_u32(&p->begun[1 - arm]) + AHEAD;
+}
+
+/*
+ * The read that is about to begin is one.  It is decided now, not when it has
+ * ended: of several reads that were begun, those that end first are not like
+ * the others.
+ */
+static bool
+begin_sample(FcTablespace *p, FcArmOf arm)
+{
+	uint32		n = pg_atomic_read_u32(&p->begun[arm]);
+
+	return takes(p, arm) && pg_atomic_compare_exchange_u32(&p->begun[arm], &n, n + 1);
+}
+
+/* It is none after all.  (Should its window be over, there may be one too few begun, for a second.) */
+static void
+drop_sample(FcTablespace *p, const FcRun *run)
+{
+	if (run->window == pg_atomic_read_u32(&p->window))
+		pg_atomic_fetch_sub_u32(&p->begun[run->arm], 1);
 }
 
 /* May this process read from disk, or at once, for the sake of a sample?  If so, others may not for a while. */
@@ -209,7 +230,7 @@ fc_bypass_choose(FcRun *run, bool prefetched, FcDataFd data_fd, void *arg)
 		leaves = is_for_disk(p, way, fc_directory_hash(&run->tag));
 	if (on_flash && !leaves)
 	{
-		if (takes(p, FC_ARM_FLASH))
+		if (begin_sample(p, FC_ARM_FLASH))
 			run->arm = FC_ARM_FLASH;
 		return;
 	}
@@ -230,7 +251,7 @@ fc_bypass_choose(FcRun *run, bool prefetched, FcDataFd data_fd, void *arg)
 	}
 	if (leaves)
 		leave_flash(run);
-	if (held == FC_HELD_YES)
+	if (held == FC_HELD_YES || !begin_sample(p, FC_ARM_DISK))
 		return;
 	run->arm = FC_ARM_DISK;
 	run->if_slow = held == FC_HELD_UNKNOWN;
@@ -239,11 +260,16 @@ fc_bypass_choose(FcRun *run, bool prefetched, FcDataFd data_fd, void *arg)
 bool
 fc_bypass_wants_time(FcRun *run)
 {
+	FcTablespace *p;
+
 	if (run->arm != FC_ARM_DISK)
 		return false;
-	if (!run->forced)
-		run->forced = may_force(place_of(run->tag.spc));
-	return run->forced;
+	p = place_of(run->tag.spc);
+	if (run->forced || may_force(p))
+		return run->forced = true;
+	drop_sample(p, run);
+	run->arm = FC_ARM_NONE;
+	return false;
 }
 
 /* ---- reads: samples ---- */
@@ -255,13 +281,13 @@ add_sample(FcTablespace *p, const FcRun *run, uint64 ns)
 	bool		full = false;
 
 	SpinLockAcquire(&p->lock);
-	if (run->window == pg_atomic_read_u32(&p->window) && takes(p, arm))
+	if (run->window == pg_atomic_read_u32(&p->window))
 	{
 		uint32		n = pg_atomic_read_u32(&p->n[arm]) + 1;
 
 		fc_arm_add(&p->arm[arm], ns);
 		pg_atomic_write_u32(&p->n[arm], n);
-		full = n == pg_atomic_read_u32(&p->wanted) && pg_atomic_read_u32(&p->n[1 - arm]) == n;
+		full = n == pg_atomic_read_u32(&p->wanted) && pg_atomic_read_u32(&p->n[1 - arm]) >= n;
 	}
 	SpinLockRelease(&p->lock);
 	if (full)
@@ -318,6 +344,8 @@ fc_bypass_disk_read(const FcRun *run, uint64 ns)
 	}
 	else if (!run->if_slow || ns >= fc_failpoint_page_cache_ns(FC_PAGE_CACHE_NS))
 		add_sample(p, run, ns);
+	else
+		drop_sample(p, run);
 }
 
 /* ---- fills ---- */

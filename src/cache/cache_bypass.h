@@ -38,6 +38,7 @@ typedef struct FcTablespace
 	pg_atomic_uint32 salt;		/* of the hash, by which pages are divided */
 	pg_atomic_uint32 wanted;	/* samples of each arm */
 	pg_atomic_uint32 window;	/* its number */
+	pg_atomic_uint32 begun[2];	/* samples that were begun, by FcArmOf */
 	pg_atomic_uint32 n[2];		/* samples so far, by FcArmOf */
 	pg_atomic_uint32 disk_now;	/* bypassed: what a read takes, ns; 0: unknown */
 	pg_atomic_uint64 force_at;	/* ns: a read may be made for a sample from
@@ -48,6 +49,7 @@ typedef struct FcTablespace
 	FcBypass	policy;
 	FcArm		last[2];		/* of the last window */
 	TimestampTz since;
+	uint64		found_lost_at;	/* ns */
 } FcTablespace;
 
 typedef union FcPaddedTablespace

@@ -24,6 +24,9 @@
 #include "storage/shmem.h"
 #include "utils/timestamp.h"
 
+/* How long a sample may take before another one is begun in its place. */
+#define LOST_NS UINT64CONST(1000000000)
+
 FcTablespaces *fc_bypass_shared = NULL;
 
 FcPart
@@ -49,8 +52,11 @@ fc_bypass_shmem_init(void)
 		pg_atomic_init_u32(&p->salt, 0);
 		pg_atomic_init_u32(&p->wanted, 0);
 		pg_atomic_init_u32(&p->window, 0);
-		pg_atomic_init_u32(&p->n[FC_ARM_FLASH], 0);
-		pg_atomic_init_u32(&p->n[FC_ARM_DISK], 0);
+		for (int j = 0; j < 2; j++)
+		{
+			pg_atomic_init_u32(&p->begun[j], 0);
+			pg_atomic_init_u32(&p->n[j], 0);
+		}
 		pg_atomic_init_u32(&p->disk_now, 0);
 		pg_atomic_init_u64(&p->force_at, 0);
 		SpinLockInit(&p->lock);
@@ -85,8 +91,11 @@ static void
 clear(FcTablespace *p)
 {
 	memset(p->arm, 0, sizeof(p->arm));
-	pg_atomic_write_u32(&p->n[FC_ARM_FLASH], 0);
-	pg_atomic_write_u32(&p->n[FC_ARM_DISK], 0);
+	for (int i = 0; i < 2; i++)
+	{
+		pg_atomic_write_u32(&p->begun[i], 0);
+		pg_atomic_write_u32(&p->n[i], 0);
+	}
 	pg_atomic_fetch_add_u32(&p->window, 1);
 }
 
@@ -98,6 +107,17 @@ has_slowed(FcTablespace *p, uint64 now, const FcBypassTimes *times)
 
 	return p->policy.state == FC_BYPASS_BYPASSED && then > 0 && now >= p->policy.begun + times->pause &&
 		pg_atomic_read_u32(&p->disk_now) > 2 * then;
+}
+
+/* Samples that were begun and will never end (they failed, or were the page cache's after all) keep no others away for long. */
+static void
+forget_lost(FcTablespace *p, uint64 now)
+{
+	if (now - p->found_lost_at < LOST_NS)
+		return;
+	p->found_lost_at = now;
+	for (int i = 0; i < 2; i++)
+		pg_atomic_write_u32(&p->begun[i], pg_atomic_read_u32(&p->n[i]));
 }
 
 static void
@@ -130,6 +150,7 @@ review(FcTablespace *p, uint64 now, const FcBypassTimes *times)
 		clear(p);
 		pg_atomic_write_u32(&p->way, way_by(policy));
 	}
+	forget_lost(p, now);
 	pg_atomic_write_u32(&p->wanted, policy->wanted);
 	SpinLockRelease(&p->lock);
 }
