@@ -32,6 +32,7 @@ FIGURES = {
     "hits": "random page reads, all flash hits / fio on the same file",
     "resident": "pgbench -S, everything in shared_buffers, loaded / not loaded",
     "misses": "nothing but misses, loaded / not loaded                                  (page cache, lab disk)",
+    "harmless": "the data files are on flash, too: cache on the same device / none",
     "scan": "sequential scan, half of the table in flash, loaded / not loaded         (lab disk)",
     "flashscan": "sequential and bitmap scan of a table that is all in flash / fio, same request size and depth   (lab disk)",
     "async": "scans of a table that is not in flash, read asynchronously: loaded / not loaded, 18 and later   (lab disk)",
@@ -55,8 +56,8 @@ def arguments() -> argparse.ArgumentParser:
     add("--server", type=int, choices=range(15, 20), default=15, metavar="MAJOR", help="15 (the default), 16 (where it is installed), 17, 18 or"
         " 19; where this machine does not have it, it comes from a later Debian suite, unpacked into build/servers/MAJOR-bench, and runs"
         " there (as root)")  # fmt: skip
-    add("--reps", type=number, metavar="N", help="repetitions of every arm; medians are printed (default: 3; hits, resident, misses, flashscan,"
-        " async and counting 5)")  # fmt: skip
+    add("--reps", type=number, metavar="N", help="repetitions of every arm; medians are printed (default: 3; hits, resident, misses, harmless,"
+        " flashscan, async and counting 5)")  # fmt: skip
     add("--seconds", type=number, metavar="N", help="length of one measurement (each figure has its default)")
     add("--scale", type=number, metavar="N", help="size of the pgbench database, where there is one (for trying the harness)")
     add("--set", type=_setting, action="append", default=[], metavar="NAME=VALUE", help="a setting of every server; may be repeated")

@@ -70,6 +70,7 @@ static const char *const names[FC_FP_COUNT] = {
 	[FC_FP_WARM_MAP] = "warm_map",
 	[FC_FP_WARM_LOAD] = "warm_load",
 	[FC_FP_BUFFERS_LOAD] = "buffers_load",
+	[FC_FP_BYPASS_DUE] = "bypass_due",
 };
 
 static const char *const action_names[] = {
@@ -217,6 +218,14 @@ fc_failpoint_page_cache_ns(uint64 usual)
 	const char *us = getenv("FC_PAGE_CACHE_US");
 
 	return us != NULL ? strtoul(us, NULL, 10) * 1000 : usual;
+}
+
+uint32
+fc_failpoint_number(const char *name, uint32 usual)
+{
+	const char *number = getenv(name);
+
+	return number != NULL ? (uint32) strtoul(number, NULL, 10) : usual;
 }
 
 #endif							/* FC_FAILPOINTS */

@@ -91,6 +91,8 @@ typedef enum FcFailpointId
 	FC_FP_WARM_LOAD,			/* K11: blocks of the table | entries */
 	FC_FP_BUFFERS_LOAD,			/* K13: before some pages of a relation are
 								 * loaded */
+	FC_FP_BYPASS_DUE,			/* error: the time to look at a tablespace
+								 * does not come */
 	FC_FP_COUNT
 } FcFailpointId;
 
@@ -221,7 +223,16 @@ extern bool fc_breaks(const char *rule);
  */
 extern uint64 fc_failpoint_page_cache_ns(uint64 usual);
 
+/* What a variable in the environment of the postmaster says, or what is usual: times that a test cannot wait for. */
+extern uint32 fc_failpoint_number(const char *name, uint32 usual);
+
 #else							/* !FC_FAILPOINTS */
+
+static inline uint32
+fc_failpoint_number(const char *name, uint32 usual)
+{
+	return usual;
+}
 
 static inline bool
 fc_breaks(const char *rule)

@@ -13,12 +13,17 @@
 #include "postgres.h"
 
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "oscache.h"
 
 #ifndef SYS_cachestat
 #define SYS_cachestat 451		/* the same number on all architectures */
+#endif
+
+#ifndef RWF_NOWAIT
+#define RWF_NOWAIT 0x8
 #endif
 
 struct cachestat_range
@@ -62,4 +67,31 @@ fc_oscache_holds(int fd, off_t offset, size_t len)
 		return false;
 	}
 	return answer.nr_cache >= (len + page_size - 1) / page_size;
+}
+
+/* By reading what can be had without waiting. */
+static FcHeld
+peek(int fd, off_t offset)
+{
+#ifdef __linux__
+	static char page[BLCKSZ];
+	struct iovec iov = {page, BLCKSZ};
+	ssize_t		n = preadv2(fd, &iov, 1, offset, RWF_NOWAIT);
+
+	if (n == BLCKSZ)
+		return FC_HELD_YES;
+	if (n > 0 || (n < 0 && errno == EAGAIN))
+		return FC_HELD_NO;
+#endif
+	return FC_HELD_UNKNOWN;
+}
+
+FcHeld
+fc_oscache_page(int fd, off_t offset)
+{
+	bool		holds = fc_oscache_holds(fd, offset, BLCKSZ);
+
+	if (!available)
+		return peek(fd, offset);
+	return holds ? FC_HELD_YES : FC_HELD_NO;
 }

@@ -23,4 +23,17 @@ extern bool fc_oscache_available(void);
 /* Are all `len` bytes of the file from `offset` on in the page cache? */
 extern bool fc_oscache_holds(int fd, off_t offset, size_t len);
 
+/*
+ * The same of a page, also on kernels that do not know that call, at the price
+ * of a copy: if the page is not there, the kernel may have begun to read it.
+ */
+typedef enum FcHeld
+{
+	FC_HELD_NO,
+	FC_HELD_YES,
+	FC_HELD_UNKNOWN,			/* the file system can't tell */
+} FcHeld;
+
+extern FcHeld fc_oscache_page(int fd, off_t offset);
+
 #endif							/* FC_OSCACHE_H */

@@ -349,6 +349,8 @@ fc_policy_verdict(const FcRecent *recent)
 
 	if (!recent->writer)
 		return "no writer";
+	if (recent->bypassed >= FC_VERDICT_READS && recent->bypassed > wanted)
+		return "bypassed";
 	if (wanted < FC_VERDICT_READS)
 		return recent->disk_reads < FC_VERDICT_READS ? "no reads" : "nothing to take";
 	if (recent->os_cache_hits * 2 > wanted)

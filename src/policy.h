@@ -242,6 +242,8 @@ typedef struct FcRecent
 	uint64_t	misses;
 	uint64_t	os_cache_hits;	/* among the misses */
 	uint64_t	disk_reads;		/* of any kind: also what flash never holds */
+	uint64_t	bypassed;		/* read from disk since that is as fast as
+								 * flash */
 	uint64_t	offered;		/* pages looked at for flash, whether taken or
 								 * not */
 	uint64_t	flash_ns;		/* mean read of one page */

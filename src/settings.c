@@ -50,6 +50,7 @@ bool		fc_setting_keep_stats = true;
 bool		fc_setting_require_mount = false;
 bool		fc_setting_persistence = false;
 int			fc_setting_extents = FC_EXTENTS_AUTO;
+int			fc_setting_bypass = FC_BYPASS_MODE_AUTO;
 int			fc_setting_max_shutdown_delay = 10000;
 int			fc_setting_keep_limit = 80;
 int			fc_setting_max_policy_files = 4000;
@@ -89,6 +90,12 @@ static const struct config_enum_entry extents_options[] = {
 	{"auto", FC_EXTENTS_AUTO, false},
 	{"on", FC_EXTENTS_ON, false},
 	{"off", FC_EXTENTS_OFF, false},
+	{NULL, 0, false},
+};
+
+static const struct config_enum_entry bypass_options[] = {
+	{"auto", FC_BYPASS_MODE_AUTO, false},
+	{"off", FC_BYPASS_MODE_OFF, false},
 	{NULL, 0, false},
 };
 
@@ -334,6 +341,11 @@ fc_settings_define(void)
 							 "Takes the neighbours of a page that is read from disk to flash as well, while there are free slots.",
 							 "The aligned 64 kB around it are read by one operation of the disk. auto: while that saves more of the disk's time than it takes.",
 							 &fc_setting_extents, FC_EXTENTS_AUTO, extents_options,
+							 PGC_SIGHUP, 0, NULL, NULL, NULL);
+	DefineCustomEnumVariable(asked("pg_flashcache.bypass"),
+							 "Reads a tablespace without the cache where its own disk is about as fast as flash.",
+							 "auto compares both by reads that are made at the same time, and tries again later.",
+							 &fc_setting_bypass, FC_BYPASS_MODE_AUTO, bypass_options,
 							 PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable(asked("pg_flashcache.keep_limit"),
 							"Share of the slots, in percent, up to which pages with the policy keep are not evicted.",

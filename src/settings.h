@@ -29,6 +29,12 @@ typedef enum FcExtentsMode
 	FC_EXTENTS_AUTO,
 } FcExtentsMode;
 
+typedef enum FcBypassMode
+{
+	FC_BYPASS_MODE_OFF,
+	FC_BYPASS_MODE_AUTO,
+} FcBypassMode;
+
 extern char *fc_setting_file;
 extern int	fc_setting_size;	/* slots */
 extern bool fc_setting_advice;
@@ -43,6 +49,7 @@ extern bool fc_setting_pause_when_slow;
 extern bool fc_setting_keep_stats;
 extern bool fc_setting_require_mount;
 extern int	fc_setting_extents; /* FcExtentsMode */
+extern int	fc_setting_bypass;	/* FcBypassMode */
 extern bool fc_setting_persistence;
 extern int	fc_setting_max_shutdown_delay;	/* ms, 0 = none */
 extern int	fc_setting_keep_limit;	/* percent of the slots */

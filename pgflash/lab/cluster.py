@@ -30,6 +30,7 @@ from pgflash.system import (
 USER = "postgres"
 CONF = "lab.conf"
 PAUSE = "pg_flashcache.pause_when_slow"
+BYPASS = "pg_flashcache.bypass"  # 1.1 and later
 
 # What makes runs repeatable: no autovacuum, checkpoint or bgwriter in the middle of one, no JIT, no parallel workers.
 REPEATABLE = {
@@ -292,5 +293,7 @@ class Cluster:
         return Counters({name: int(value) for name, value in rows})
 
     def let_pause(self, database: str, yes: bool) -> None:
-        """With its delays suspended the disk may be as fast as flash, and a cache that pauses for that does not get warm."""
-        self.set(database, PAUSE, None if yes else "off")
+        """With its delays suspended the disk may be as fast as flash, and a cache that pauses for that, or is bypassed, does not
+        get warm."""
+        for name in self.sql(database, f"SELECT name FROM pg_settings WHERE name IN ('{PAUSE}', '{BYPASS}')").split():
+            self.set(database, name, None if yes else "off")

@@ -20,6 +20,7 @@ VERSIONS = ("1.0", NEWEST)
 STATES = ("active", "starting", "disabled", "paused", "off", "detached")
 VERDICTS = (
     "useful", "no writer", "no reads", "nothing to take", "the page cache answers", "flash is not faster", "filling", "few hits",
+    "bypassed",
 )  # fmt: skip
 
 

@@ -103,7 +103,7 @@ static void
 read_now(PgAioHandle *ioh, int fd, SMgrRelation reln, ForkNumber forknum,
 		 BlockNumber blk, void **pages, BlockNumber nblocks)
 {
-	fc_failpoint(FC_FP_DISK_READ);
+	fc_failpoint_of(FC_FP_DISK_READ, fc_tag_of(reln, blk).rel);
 	mdreadv(reln, forknum, blk, pages, nblocks);
 	fc_data_used(reln, blk);
 	for (BlockNumber i = 0; i < nblocks; i++)
@@ -119,7 +119,7 @@ start_from_disk(PgAioHandle *ioh, SMgrRelation reln, ForkNumber forknum,
 	uint64		begin = at_once ? fc_now_ns() : 0;
 	FcExtentWish wish = fc_cache_extent_wish(run, pages[0], fc_known_size(reln), fc_data_fd, reln);
 
-	fc_failpoint(FC_FP_DISK_READ);
+	fc_failpoint_of(FC_FP_DISK_READ, fc_tag_of(reln, blk).rel);
 	mdstartreadv(ioh, reln, forknum, blk, pages, nblocks);
 	fc_cache_extent_leave(run, wish, begin);
 	if (run != NULL)

@@ -25,7 +25,7 @@ read_from_disk(SMgrRelation reln, ForkNumber forknum, BlockNumber blk, FcBytes *
 	uint64		begin = fc_now_ns();
 	FcExtentWish wish = fc_cache_extent_wish(run, page, fc_known_size(reln), fc_data_fd, reln);
 
-	fc_failpoint(FC_FP_DISK_READ);
+	fc_failpoint_of(FC_FP_DISK_READ, fc_tag_of(reln, blk).rel);
 	mdread(reln, forknum, blk, page);
 	fc_cache_extent_leave(run, wish, begin);
 	fc_cache_disk_read(run, fc_counted_as(reln), begin, 1);

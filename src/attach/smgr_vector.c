@@ -29,7 +29,7 @@ read_from_disk(SMgrRelation reln, ForkNumber forknum, BlockNumber blk, void **pa
 	uint64		begin = fc_now_ns();
 	FcExtentWish wish = fc_cache_extent_wish(run, pages[0], fc_known_size(reln), fc_data_fd, reln);
 
-	fc_failpoint(FC_FP_DISK_READ);
+	fc_failpoint_of(FC_FP_DISK_READ, fc_tag_of(reln, blk).rel);
 	mdreadv(reln, forknum, blk, pages, n);
 	fc_cache_extent_leave(run, wish, begin);
 	fc_cache_disk_read(run, fc_counted_as(reln), begin, n);

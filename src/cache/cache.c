@@ -46,7 +46,8 @@ fc_cache_parts(uint32 slots, bool keep, FcPart *parts)
 {
 	const FcPart part[FC_CACHE_PARTS] = {
 		own_part(), fc_stats_part(), fc_stats_relation_part(), fc_stats_statement_part(), fc_stats_latency_part(),
-		fc_failpoint_part(), fc_store_part(), fc_handoff_part(slots), fc_hints_part(), fc_directory_part(slots, keep)
+		fc_failpoint_part(), fc_store_part(), fc_handoff_part(slots), fc_hints_part(), fc_bypass_part(),
+		fc_directory_part(slots, keep)
 	};
 	int			n = 0;
 
@@ -94,6 +95,7 @@ fc_cache_shmem_init(uint32 slots, bool keep, Size memory, int tranche)
 	fc_store_shmem_init();
 	fc_handoff_shmem_init(slots);
 	fc_hints_shmem_init();
+	fc_bypass_shmem_init();
 	fc_directory_shmem_init(slots, keep, tranche);
 }
 

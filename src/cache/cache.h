@@ -30,7 +30,7 @@ typedef struct FcCacheShared FcCacheShared;
 extern FcCacheShared *fc_cache;
 
 /* The cache's shared memory, without the writer's: puts the parts into the array and returns how many they are. */
-#define FC_CACHE_PARTS 10
+#define FC_CACHE_PARTS 11
 extern int	fc_cache_parts(uint32 slots, bool keep, FcPart *parts);
 
 /* `keep`: entries survive an end of the server; `memory`: shared memory of all modules together, to be reported; `tranche`: of its locks. */
@@ -109,6 +109,11 @@ typedef struct FcRun
 								 * run is planned */
 	bool		asks_again;		/* set by a caller that is content with the
 								 * first pages, and asks again for the rest */
+	uint8		arm;			/* FcArmOf: what it is a sample of; of a page
+								 * alone, in cache_bypass.c */
+	bool		forced;			/* it is read from disk, or at once, for that */
+	bool		if_slow;		/* it may be the page cache that answers */
+	uint32		window;
 	uint8		why[FC_MAX_RUN];	/* FcSource of each page */
 	FcSlotRef	ref[FC_MAX_RUN];	/* of those on flash */
 } FcRun;
@@ -140,9 +145,10 @@ extern void fc_cache_disk_read(const FcRun *run, FcRel rel, uint64 begin, int n)
  * it be read at once instead, so that the caller can?  True at most four times
  * a second in the whole server, and only where the time would be used; once in
  * two seconds if this process has other reads under way, since these would no
- * longer overlap with the next ones.
+ * longer overlap with the next ones.  Also for a trial of its tablespace, which
+ * has a rate of its own (cache_bypass.c).
  */
-extern bool fc_cache_wants_disk_time(const FcRun *run, bool others_under_way);
+extern bool fc_cache_wants_disk_time(FcRun *run, bool others_under_way);
 
 /* Tells that n pages are being read from disk; how long it takes nobody will know. */
 extern void fc_cache_disk_read_started(FcRel rel, int n);
@@ -378,6 +384,32 @@ extern bool fc_cache_extents_run(FcDataPeek peek, void (*between) (void));
 
 /* For views: in a word, and one miss in how many brings its neighbours (0: none). */
 extern const char *fc_cache_extents_state(uint32 *interval);
+
+/* ---- tablespaces that are read without the cache: cache_bypass.c ---- */
+
+/* Tablespaces that can be; others never are. */
+#define FC_BYPASS_PLACES 64
+
+/* Writer only: once a round; judges by the samples that there are. */
+extern void fc_cache_review_bypass(void);
+
+/* For views: that of a place, false if it is free. */
+typedef struct FcBypassRow
+{
+	Oid			spc;
+	bool		on_trial;
+	bool		bypassed;		/* if not on trial */
+	TimestampTz since;			/* being cached, or bypassed; 0: not looked at
+								 * yet */
+	TimestampTz next;			/* window, or trial; 0: now, or unknown */
+	double		disk_ns;		/* means of the last window; 0: none yet */
+	double		flash_ns;
+	uint64		windows;
+	uint64		bypasses;
+	uint64		bypassed_reads; /* pages not looked for on flash */
+} FcBypassRow;
+
+extern bool fc_cache_bypass_row(int i, FcBypassRow *row);
 
 /* ---- scrub: Z1-Z3; writer only ---- */
 

@@ -92,11 +92,13 @@ fc_cache_invalidate_database(Oid db)
 void
 fc_cache_evicted(const FcTag *tag, const char *page)
 {
+	uint64		hash;
 	FcGuard		guard;
 
 	if (!fc_cache_in_use() || !fc_handoff_has_writer())
 		return;
-	if (!fc_cache_worth_filling())
+	hash = fc_directory_hash(tag);
+	if (!fc_cache_worth_filling() || !fc_bypass_fills(tag, hash))
 	{
 		fc_count(FC_SKIP_NOT_USEFUL);
 		return;
@@ -108,7 +110,7 @@ fc_cache_evicted(const FcTag *tag, const char *page)
 	 * wait for us.  The guard taken now is that of the page's content.
 	 */
 	Assert(!fc_directory_locked());
-	guard = fc_directory_guard(fc_directory_hash(tag));
+	guard = fc_directory_guard(hash);
 	if (!fc_handoff_push(tag, &guard, page))
 		fc_count(FC_SKIP_OVERLOADED);
 }

@@ -154,7 +154,7 @@ is_wanted(const FcTag *tag, uint64 hash)
 		fc_count(FC_SKIP_POLICY);
 		return false;
 	}
-	if (!fc_cache_worth_filling())
+	if (!fc_cache_worth_filling() || !fc_bypass_fills(tag, hash))
 	{
 		fc_count(FC_SKIP_NOT_USEFUL);
 		return false;
@@ -311,7 +311,7 @@ fc_cache_fill_hot(uint32 frame, const FcTag *tag)
 	Assert(fc_directory_is_mine() && nstaged < BATCH);
 	if (fc_rule_of(fc_tag_rel(tag)) == FC_RULE_NONE)
 		return FC_HOT_LEFT;
-	if (may_be_damaged() || !fc_cache_worth_filling() || fc_directory_lookup(tag, hash, &ref))
+	if (may_be_damaged() || !fc_cache_worth_filling() || !fc_bypass_fills(tag, hash) || fc_directory_lookup(tag, hash, &ref))
 		return FC_HOT_LEFT;
 	if (!fc_cache_may_write())
 		return FC_HOT_NO_BUDGET;

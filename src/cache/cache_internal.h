@@ -136,6 +136,8 @@ typedef enum FcSource
 	FC_LEFT_TO_PAGE_CACHE,
 	FC_LEFT_UNBOUNDED,			/* this process could not turn away from a
 								 * hung device */
+	FC_BYPASSED,				/* its tablespace is read without the cache,
+								 * or that is tried */
 } FcSource;
 
 /* ---- cache_times.c ---- */
@@ -160,6 +162,45 @@ extern void fc_times_measured(FcTime what, uint64 ns);
  * by what the disk takes at this moment.
  */
 extern bool fc_times_fast_again(uint64 ns);
+
+/* ---- cache_bypass.c: tablespaces that are read without the cache ---- */
+
+extern FcPart fc_bypass_part(void);
+extern void fc_bypass_shmem_init(void);
+
+/* What a read is a sample of: FcRun.arm. */
+typedef enum FcArmOf
+{
+	FC_ARM_FLASH,
+	FC_ARM_DISK,
+	FC_ARM_NONE,
+} FcArmOf;
+
+/* Is the page's tablespace read without the cache?  Some of its pages may not be while that is tried, if they are read `alone`. */
+extern bool fc_bypass_leaves(const FcTag *tag, bool alone);
+
+/* Are reads of the page's tablespace compared at present, so that fc_bypass_choose() wants to know? */
+extern bool fc_bypass_watches(const FcTag *tag);
+
+/*
+ * A page that is read alone has been planned: may have it read from the disk
+ * instead, and makes it a sample.  `prefetched`: the server has prefetched it,
+ * perhaps.
+ */
+extern void fc_bypass_choose(FcRun *run, bool prefetched, FcDataFd data_fd, void *arg);
+
+/* Should it be read at once, so that it can be timed? */
+extern bool fc_bypass_wants_time(FcRun *run);
+
+/* That took so long. */
+extern void fc_bypass_flash_read(const FcRun *run, uint64 ns);
+extern void fc_bypass_disk_read(const FcRun *run, uint64 ns);
+
+/* A run is read from disk since its tablespace is bypassed, or that is tried. */
+extern void fc_bypass_count(const FcRun *run);
+
+/* Is a page of that tablespace taken to flash? */
+extern bool fc_bypass_fills(const FcTag *tag, uint64 hash);
 
 /* ---- cache.c ---- */
 

@@ -136,6 +136,16 @@ prefetched_of(uint64 rel)
 	return oldest;
 }
 
+/* Does the server prefetch pages of the relation itself, as far as we know? */
+static bool
+is_prefetched(const FcTag *tag)
+{
+	uint64		key = stream_key(tag);
+	const Prefetched *p = prefetched_of(key);
+
+	return p->reads > 0 && p->rel == key;
+}
+
 /*
  * The stream this read continues, if any.  Where the server itself prefetches
  * (bitmap scans, recovery), pages on flash were left out of the prefetch, so
@@ -291,21 +301,30 @@ void
 fc_cache_plan(FcRun *run, const FcTag *tag, int n, FcDataFd data_fd, void *arg)
 {
 	FcTag		t = *tag;
+	bool		in_use = fc_cache_in_use();
+	bool		watched;
+	bool		prefetched;
 
 	Assert(n > 0 && OidIsValid(tag->rel) && tag->blk <= MaxBlockNumber);
 	n = Min(n, FC_MAX_RUN);
 	run->tag = *tag;
 	run->asks_again = false;
-	if (!fc_cache_in_use())
+	run->arm = FC_ARM_NONE;
+	run->forced = false;
+	run->if_slow = false;
+	if (!in_use || fc_bypass_leaves(tag, n == 1))
 	{
-		(void) fc_cache_takes_part();
+		if (!in_use)
+			(void) fc_cache_takes_part();
 		fc_cache_note_read(tag, n);
 		run->n = n;
-		run->why[0] = FC_NOT_ACTIVE;
+		memset(run->why, in_use ? FC_BYPASSED : FC_NOT_ACTIVE, n);
 		run->from_flash = false;
 		run->stream = NULL;
 		return;
 	}
+	watched = n == 1 && fc_bypass_watches(tag);
+	prefetched = watched && is_prefetched(tag);
 	if (!fc_tag_equal(&known.tag, tag) || known.in != FC_MY_TRANSACTION)
 	{
 		known.n = 0;
@@ -327,6 +346,8 @@ fc_cache_plan(FcRun *run, const FcTag *tag, int n, FcDataFd data_fd, void *arg)
 	}
 	Assert(run->n <= n);
 	forget(run->n);
+	if (unlikely(watched))
+		fc_bypass_choose(run, prefetched, data_fd, arg);
 }
 
 int
@@ -339,7 +360,7 @@ fc_cache_combine(const FcTag *tag, int limit)
 
 	Assert(limit > 0 && limit <= FC_MAX_RUN);
 	/* of a stream hardly any page is read from flash: don't split it */
-	if (!fc_cache_in_use() || !fc_store_may_read(FC_THE_DEVICE, fc_setting_io_timeout) ||
+	if (!fc_cache_in_use() || fc_bypass_leaves(tag, false) || !fc_store_may_read(FC_THE_DEVICE, fc_setting_io_timeout) ||
 		fc_policy_in_stream(&streams, stream_key(tag), tag->blk))
 		return limit;
 	known.tag = *tag;
@@ -363,7 +384,7 @@ fc_cache_prefetch(const FcTag *tag)
 	Prefetched *p;
 	FcSlotRef	ref;
 
-	if (!fc_cache_in_use() || !fc_store_may_read(FC_THE_DEVICE, fc_setting_io_timeout))
+	if (!fc_cache_in_use() || fc_bypass_leaves(tag, false) || !fc_store_may_read(FC_THE_DEVICE, fc_setting_io_timeout))
 		return false;
 	p = prefetched_of(key);
 	p->rel = key;
@@ -385,6 +406,11 @@ count_left_to_disk(const FcRun *run)
 	Assert(!run->from_flash);
 	if (run->why[0] == FC_NOT_ACTIVE)
 		return;
+	if (run->why[0] == FC_BYPASSED)
+	{
+		fc_bypass_count(run);
+		return;
+	}
 	fc_count_n(FC_MISSES, run->n);
 	for (int i = 0; i < run->n; i++)
 	{
@@ -495,6 +521,8 @@ fc_cache_read(const FcRun *run, char *const *pages)
 		fc_count_relation(fc_tag_rel(&run->tag), FC_REL_HITS, good, end - begin);
 		fc_count_latency(FC_LATENCY_FLASH_READ, end - begin);
 		fc_times_flash_read(run, begin, end, good, ahead > 0);
+		if (unlikely(run->arm == FC_ARM_FLASH) && ahead == 0)
+			fc_bypass_flash_read(run, end - begin);
 	}
 	return good;
 }

@@ -195,6 +195,15 @@ fc_cache_disk_read(const FcRun *run, FcRel rel, uint64 begin, int n)
 	fc_count_latency(from_page_cache(run, n) ? FC_LATENCY_PAGE_CACHE_READ : FC_LATENCY_DISK_READ, ns);
 	if (fc_cache == NULL)
 		return;
+	if (run != NULL)
+		fc_bypass_disk_read(run, ns);
+
+	/*
+	 * the verdicts here are on flash and the disks that it stands in front
+	 * of: a tablespace that is as fast as flash must not have flash rest
+	 */
+	if (run != NULL && run->why[0] == FC_BYPASSED)
+		return;
 	now = time_to_tell(begin, end);
 	if (run != NULL && run->stream != NULL)
 	{
@@ -223,11 +232,15 @@ fc_cache_disk_read_started(FcRel rel, int n)
 }
 
 bool
-fc_cache_wants_disk_time(const FcRun *run, bool others_under_way)
+fc_cache_wants_disk_time(FcRun *run, bool others_under_way)
 {
 	uint64		now;
 	uint64		last;
 
+	if (fc_bypass_wants_time(run))
+		return true;
+	if (run->why[0] == FC_BYPASSED)
+		return false;
 	/* that of a stream matters only where flash could be read instead */
 	if (run->stream != NULL && run->why[0] != FC_LEFT_TO_STREAM)
 		return false;

@@ -98,6 +98,8 @@ typedef enum FcCounter
 	FC_SKIP_POLICY,
 	FC_EVICT_POLICY,
 	FC_KEPT_PASSED,
+	/* tablespaces that are as fast as flash (cache_bypass.c) */
+	FC_BYPASSED_READS,
 
 	FC_COUNTERS
 } FcCounter;

@@ -76,12 +76,12 @@
 #define SAMPLE_NS UINT64CONST(60000000000)
 
 static const FcCounter sampled[] = {
-	FC_HITS, FC_MISSES, FC_OS_CACHE_HITS, FC_DISK_READS,
+	FC_HITS, FC_MISSES, FC_OS_CACHE_HITS, FC_DISK_READS, FC_BYPASSED_READS,
 	/* and what becomes of a page that is offered */
 	FC_INSERTS, FC_SKIP_CORRUPT, FC_SKIP_EXISTS, FC_SKIP_MODIFICATION, FC_SKIP_NOT_CURRENT,
 	FC_SKIP_NOT_USEFUL, FC_SKIP_OVERLOADED, FC_SKIP_PINNED, FC_SKIP_WRITE_LIMIT, FC_SKIP_POLICY,
 };
-#define FIRST_OFFERED 4			/* in sampled[] */
+#define FIRST_OFFERED 5			/* in sampled[] */
 
 typedef struct WriterShared
 {
@@ -640,6 +640,7 @@ fc_writer_verdict(void)
 	recent.misses = moved[1];
 	recent.os_cache_hits = moved[2];
 	recent.disk_reads = moved[3];
+	recent.bypassed = moved[4];
 	recent.offered = 0;
 	for (int j = FIRST_OFFERED; j < lengthof(sampled); j++)
 		recent.offered += moved[j];
@@ -951,6 +952,7 @@ fc_writer_run(FcSelfTest test, FcDataPeek peek, FcTend tend)
 			busy |= fc_cache_extents_run(peek, write_group);
 			fc_cache_review_probe();
 			fc_cache_review_streams();
+			fc_cache_review_bypass();
 			tell_log();
 			warn_unbounded();
 		}

@@ -19,6 +19,7 @@ MODULES: dict[str, int] = {
     "pg_flashcache": 7,
     "sql_advice": 7,
     "sql_functions": 7,
+    "sql_bypass": 7,
     "sql_extents": 7,
     "sql_policy": 7,
     "sql_objects": 7,

@@ -286,7 +286,8 @@ foreach my $broken (0, 1)
 	$control->query_safe(page_sql('many', $_)) foreach split / /, on_flash($many);
 	is(counters()->{hits}, $before->{inserts}, 'all neighbours are hit');
 	is($until->('filling|1'), 'filling|1', 'auto comes back where they are');
-	cmp_ok(($next - $first) / 8, '>=', 4 * (counters()->{reads} - $before->{reads}), 'up to then one miss in 16 has brought its neighbours');
+	# which ones that are is a matter of hashes, hence of the table's number: of a few dozen it may be more
+	cmp_ok(($next - $first) / 8, '>=', 2 * (counters()->{reads} - $before->{reads}), 'up to then few misses have brought their neighbours');
 }
 
 $control->quit;

@@ -411,6 +411,11 @@ test_verdict(void)
 	check(IS("the page cache answers"), "verdict: more than half are in the page cache");
 	recent.os_cache_hits = 73;
 	check(IS("useful"), "verdict: half are");
+	recent.bypassed = recent.hits + recent.misses;
+	check(IS("useful"), "verdict: half are bypassed");
+	recent.bypassed++;
+	check(IS("bypassed"), "verdict: more than half are");
+	recent.bypassed = 0;
 	recent.hits = 31;
 	recent.misses = 32;
 	check(IS("no reads"), "verdict: too few pages");

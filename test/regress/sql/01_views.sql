@@ -5,10 +5,13 @@ CREATE EXTENSION pg_flashcache;
 \d pg_flashcache_pages
 \d pg_stat_flashcache_persistence
 \d pg_stat_flashcache_extents
+\d pg_flashcache_tablespaces
 SELECT count(*) FROM pg_stat_flashcache;
 SELECT count(*) FROM pg_stat_flashcache_session;
 SELECT count(*), count(writing) FROM pg_stat_flashcache_persistence;
 SELECT state, one_miss_in, extent_reads, extent_inserts, extent_hits, unproven, stats_reset <= now() AS reset FROM pg_stat_flashcache_extents;
+-- tests have it off: nothing is looked at
+SELECT DISTINCT state, since, disk_read_us, flash_read_us, windows, bypasses, bypassed_reads, next_trial FROM pg_flashcache_tablespaces;
 SELECT state, reason, attached_by, slots, used BETWEEN 0 AND slots AS used,
   memory_per_slot = memory_bytes / slots::float8 AS per_slot, stats_reset <= now() AS reset,
   writer_pid > 0 AS writer
@@ -47,7 +50,7 @@ CREATE EXTENSION pg_flashcache;
 SELECT attrelid::regclass AS view, count(*) AS columns, count(col_description(attrelid, attnum)) AS explained
 FROM pg_attribute
 WHERE attrelid IN ('pg_stat_flashcache'::regclass, 'pg_stat_flashcache_session'::regclass, 'pg_flashcache_pages'::regclass,
-  'pg_stat_flashcache_persistence'::regclass, 'pg_stat_flashcache_extents'::regclass)
+  'pg_stat_flashcache_persistence'::regclass, 'pg_stat_flashcache_extents'::regclass, 'pg_flashcache_tablespaces'::regclass)
   AND attnum > 0
 GROUP BY 1 ORDER BY 1;
 SELECT p.oid::regprocedure AS unexplained FROM pg_depend d JOIN pg_proc p ON d.classid = 'pg_proc'::regclass AND p.oid = d.objid
