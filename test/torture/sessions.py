@@ -79,6 +79,7 @@ SETTINGS: dict[str, tuple[str, ...]] = {
     "pg_flashcache.admission": ("all", "auto", "reuse"),
     "pg_flashcache.os_cache_probe": ("off", "auto"),
     "pg_flashcache.extents": ("on", "off", "auto"),
+    "pg_flashcache.bypass": ("auto", "off"),
     "pg_flashcache.write_limit": ("0", "1", "50"),
     "pg_flashcache.verify": ("on", "off", "on", "on"),
     "bgwriter_lru_maxpages": ("0", "100", "1000"),
