@@ -69,22 +69,22 @@ typedef struct FcRulesDatabase
 {
 	Oid			db;
 	FcRulesState state;			/* of the last look */
-	char		reason[FC_RULES_REASON_LEN];	/* of that state, or empty */
-	uint32		rules;
-	uint32		files;			/* published */
-	uint32		without_place;	/* for which there was no place */
 	TimestampTz looked_at;		/* when the rules were read that are in force;
 								 * 0 = never */
 	TimestampTz tried_at;		/* when a look was begun; 0 = never */
 	XLogRecPtr	replayed;		/* on a standby: until where, at that time */
+	uint32		rules;
+	uint32		files;			/* published */
+	uint32		without_place;	/* for which there was no place */
 	uint32		wanted;			/* is raised by who wants a look */
 	uint32		done;			/* as it was when the last look began */
-	bool		urgent;			/* a rule has changed */
 	uint32		prepared;		/* changes when a transaction is prepared that
 								 * has changed something; 0 = there is none */
-	bool		answered;		/* the last look has said what came of it */
 	uint32		failures;		/* looks in a row that did not succeed, before
 								 * the last one */
+	bool		urgent;			/* a rule has changed */
+	bool		answered;		/* the last look has said what came of it */
+	char		reason[FC_RULES_REASON_LEN];	/* of that state, or empty */
 } FcRulesDatabase;
 
 extern FcPart fc_rules_part(int max_files);
