@@ -43,10 +43,7 @@ typedef struct FcPlace
 	pg_atomic_uint32 pins;
 	pg_atomic_uint64 counter[FC_PLACE_COUNTERS];
 	pg_atomic_uint64 usage;		/* by which places are given up; see there */
-	uint64		unused[3];		/* no two places share a cache line */
 } FcPlace;
-
-StaticAssertDecl(sizeof(FcPlace) == PG_CACHE_LINE_SIZE, "a place is a cache line");
 
 /* A place's number plus 1, or 0. */
 typedef uint32 FcPlaceLink;
@@ -61,7 +58,7 @@ typedef struct FcPlaces
 	pg_atomic_uint32 nfree;
 	pg_atomic_uint32 moves;		/* odd while a place is taken out of its chain */
 	pg_atomic_uint64 given_up;
-	FcPlace		place[FLEXIBLE_ARRAY_MEMBER] pg_attribute_aligned(PG_CACHE_LINE_SIZE);
+	FcPlace		place[FLEXIBLE_ARRAY_MEMBER];
 	/* then the chains: pg_atomic_uint32[nchains] */
 } FcPlaces;
 
