@@ -79,6 +79,9 @@
 #define HALF 8
 #define MOST 15
 
+/* After a page that the page cache has, none is asked for so long. */
+#define PROBE_RESTS_NS UINT64CONST(1000000)
+
 /* Bypassed: one read of the disk in so many is timed, by a mean of so many. */
 #define TIMED_ONE_IN 16
 #define TIMED_MEMORY 256
@@ -166,8 +169,14 @@ begin_sample(FcTablespace *p, FcArmOf arm)
 static void
 drop_sample(FcTablespace *p, const FcRun *run)
 {
-	if (run->window == pg_atomic_read_u32(&p->window))
-		pg_atomic_fetch_sub_u32(&p->begun[run->arm], 1);
+	uint32		n = pg_atomic_read_u32(&p->begun[run->arm]);
+
+	if (run->window != pg_atomic_read_u32(&p->window))
+		return;
+	/* those that were lost may have been forgotten meanwhile, this one among them */
+	while (n > pg_atomic_read_u32(&p->n[run->arm]) &&
+		   !pg_atomic_compare_exchange_u32(&p->begun[run->arm], &n, n - 1))
+		;
 }
 
 /* May this process read from disk, or at once, for the sake of a sample?  If so, others may not for a while. */
@@ -246,7 +255,7 @@ fc_bypass_choose(FcRun *run, bool prefetched, FcDataFd data_fd, void *arg)
 	{
 		/* that would tell nothing */
 		run->forced = false;
-		pg_atomic_write_u64(&p->force_at, 0);
+		pg_atomic_write_u64(&p->force_at, fc_now_ns() + PROBE_RESTS_NS);
 		return;
 	}
 	if (leaves)

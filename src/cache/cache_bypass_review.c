@@ -105,7 +105,7 @@ has_slowed(FcTablespace *p, uint64 now, const FcBypassTimes *times)
 {
 	double		then = fc_arm_mean(&p->last[FC_ARM_DISK]);
 
-	return p->policy.state == FC_BYPASS_BYPASSED && then > 0 && now >= p->policy.begun + times->pause &&
+	return p->policy.state == FC_BYPASS_BYPASSED && then > 0 && now + p->policy.pause >= p->policy.due + times->pause &&
 		pg_atomic_read_u32(&p->disk_now) > 2 * then;
 }
 
@@ -146,7 +146,7 @@ review(FcTablespace *p, uint64 now, const FcBypassTimes *times)
 		if (fc_policy_on_trial(policy) && !trial)
 			pg_atomic_write_u32(&p->salt, pg_prng_uint32(&pg_global_prng_state));
 		if (policy->state == FC_BYPASS_BYPASSED && before != FC_BYPASS_BYPASSED)
-			pg_atomic_write_u32(&p->disk_now, 0);
+			pg_atomic_write_u32(&p->disk_now, (uint32) Min(fc_arm_mean(&p->last[FC_ARM_DISK]), (double) PG_UINT32_MAX));
 		clear(p);
 		pg_atomic_write_u32(&p->way, way_by(policy));
 	}

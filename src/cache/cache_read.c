@@ -384,12 +384,12 @@ fc_cache_prefetch(const FcTag *tag)
 	Prefetched *p;
 	FcSlotRef	ref;
 
-	if (!fc_cache_in_use() || fc_bypass_leaves(tag, false) || !fc_store_may_read(FC_THE_DEVICE, fc_setting_io_timeout))
+	if (!fc_cache_in_use() || !fc_store_may_read(FC_THE_DEVICE, fc_setting_io_timeout))
 		return false;
 	p = prefetched_of(key);
 	p->rel = key;
 	p->reads = PREFETCH_CREDIT;
-	if (!fc_directory_lookup(tag, fc_directory_hash(tag), &ref))
+	if (fc_bypass_leaves(tag, false) || !fc_directory_lookup(tag, fc_directory_hash(tag), &ref))
 		return false;
 	fc_cache_ahead_announce(tag);
 	return true;

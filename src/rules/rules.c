@@ -270,17 +270,30 @@ share_of(Oid db)
 	return Max(shared->max_files / Max(n, 1), 1);
 }
 
-/* So many of a database's files can be published. */
+/*
+ * So many of a database's files can be published: its share, which others give
+ * way to, or more where places are free.  What it has beyond its share nobody
+ * takes but for a share, or two databases would take it from each other in turn.
+ */
 static uint32
 room_for(Oid db)
 {
 	uint32		share = share_of(db);
+	const FcRulesDatabase *own = find_database(db);
 	uint32		others = 0;
+	uint32		protected = 0;
 
 	for (int i = 0; i < FC_RULES_DATABASES; i++)
-		if (OidIsValid(shared->database[i].db) && shared->database[i].db != db)
-			others += Min(shared->database[i].files, share);
-	return shared->max_files - Min(others, shared->max_files);
+	{
+		const FcRulesDatabase *d = &shared->database[i];
+
+		if (!OidIsValid(d->db) || d == own)
+			continue;
+		others += d->files;
+		protected += Min(d->files, share);
+	}
+	return Max(Min(share, shared->max_files - Min(protected, shared->max_files)),
+			   shared->max_files - Min(others, shared->max_files));
 }
 
 /* Takes so many of a database's files out, in the order in which they are left out; returns how many there were. */
@@ -425,24 +438,32 @@ static void
 rotate(const Oid *dbs, int n)
 {
 	static const int step = 16;
-	int			begin = 0;
 	int			placed = 0;
+	int			j = 0;
+	bool		waiting = false;
 
-	while (begin < n && dbs[begin] <= shared->rotated_to)
-		begin++;
-	for (int j = begin; j < n && placed < step; j++)
+	while (j < n && dbs[j] <= shared->rotated_to)
+		j++;
+	for (; j < n && placed < step; j++)
 	{
-		if (find_database(dbs[j]) == NULL && need_database(dbs[j]) != NULL)
+		if (find_database(dbs[j]) == NULL)
+		{
+			if (need_database(dbs[j]) == NULL)
+				break;			/* nobody gives a place up now */
 			placed++;
+		}
 		shared->rotated_to = dbs[j];
 	}
-	/* after a start all are to be looked at soon */
-	if (placed < step)
+	if (j == n)
 	{
 		shared->rotated_to = InvalidOid;
 		shared->all_seen = true;
+		return;
 	}
-	else if (!shared->all_seen)
+	/* after a start all are to be looked at soon, as long as there are places that can be given up */
+	for (int i = 0; i < FC_RULES_DATABASES; i++)
+		waiting |= shared->database[i].tried_at == 0;
+	if (!shared->all_seen && (placed > 0 || waiting))
 		shared->list_wanted = true;
 }
 

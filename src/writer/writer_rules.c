@@ -154,6 +154,8 @@ next_database(XLogRecPtr replayed, TimestampTz now)
 {
 	static FcRulesDatabase databases[FC_RULES_DATABASES];
 	const FcRulesDatabase *next = NULL;
+	bool		next_urgent = false;
+	bool		urgent;
 
 	fc_rules_databases(databases);
 	for (int i = 0; i < FC_RULES_DATABASES; i++)
@@ -162,10 +164,13 @@ next_database(XLogRecPtr replayed, TimestampTz now)
 
 		if (!OidIsValid(d->db) || is_at_work(d->db) || !is_due(d, replayed, now))
 			continue;
-		if (d->urgent)
-			return d->db;
-		if (next == NULL || d->tried_at < next->tried_at)
+		/* one that is urgent again and again keeps nobody else from being looked at */
+		urgent = d->urgent && is_after(d->tried_at, SOON_MS, now);
+		if (next == NULL || urgent > next_urgent || (urgent == next_urgent && d->tried_at < next->tried_at))
+		{
 			next = d;
+			next_urgent = urgent;
+		}
 	}
 	return next != NULL ? next->db : InvalidOid;
 }
