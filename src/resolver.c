@@ -165,7 +165,9 @@ look_at_prepared(void)
 	if (SPI_processed == 0)
 		fc_rules_none_prepared(MyDatabaseId, prepared);
 	else if (prepared == 0)
-		fc_rules_set_prepared(MyDatabaseId);	/* from when there were no rules that its files could matter to */
+		fc_rules_set_prepared(MyDatabaseId);	/* from when there were no
+												 * rules that its files could
+												 * matter to */
 	SPI_finish();
 }
 

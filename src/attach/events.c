@@ -196,8 +196,9 @@ note_policies(Node *statement)
 		case T_AlterTableStmt:
 			/* its triggers may be on again, after a restore without them */
 			if (strcmp(((AlterTableStmt *) statement)->relation->relname, FC_RULES_TABLE) == 0)
-				fc_rules_note(FC_NOTE_PREPARED);	/* anybody may name it so: a look, but
-												 * no urgent one */
+				fc_rules_note(FC_NOTE_PREPARED);	/* anybody may name it so:
+													 * a look, but no urgent
+													 * one */
 			fc_rules_note(FC_NOTE_FILES);
 			break;
 		case T_AlterTableMoveAllStmt:

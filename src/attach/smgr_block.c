@@ -85,6 +85,7 @@ fc_smgr_write(SMgrRelation reln, ForkNumber forknum, BlockNumber blk,
 			  FcConstBytes *page, bool skip_fsync)
 {
 	FcTag		tag = fc_tag_of(reln, blk);
+	const void *pages[1] = {page};
 
 	fc_calls[FC_CALL_WRITE]++;
 	if (!fc_is_cacheable(reln, forknum))
@@ -97,7 +98,7 @@ fc_smgr_write(SMgrRelation reln, ForkNumber forknum, BlockNumber blk,
 	fc_failpoint_of(FC_FP_WRITE_AFTER_MD, tag.rel);
 	fc_cache_invalidate(&tag);	/* C3 */
 	fc_page_written(&tag, page);
-	fc_advice_written(&tag, 1, (const void *const[]) {page});
+	fc_advice_written(&tag, 1, pages);
 }
 
 #endif							/* PG_VERSION_NUM < 170000 */

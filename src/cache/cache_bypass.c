@@ -173,7 +173,11 @@ drop_sample(FcTablespace *p, const FcRun *run)
 
 	if (run->window != pg_atomic_read_u32(&p->window))
 		return;
-	/* those that were lost may have been forgotten meanwhile, this one among them */
+
+	/*
+	 * those that were lost may have been forgotten meanwhile, this one among
+	 * them
+	 */
 	while (n > pg_atomic_read_u32(&p->n[run->arm]) &&
 		   !pg_atomic_compare_exchange_u32(&p->begun[run->arm], &n, n - 1))
 		;

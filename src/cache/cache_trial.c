@@ -136,7 +136,11 @@ fc_cache_try_flash(FcReason *error)
 	bool		good;
 
 	Assert(fc_cache_state() != FC_STATE_ACTIVE && nslots <= MEASURED);
-	/* a few pages make room, also such as are kept: behind these the hand may not come to others */
+
+	/*
+	 * a few pages make room, also such as are kept: behind these the hand may
+	 * not come to others
+	 */
 	if (nslots == 0)
 		nslots = fc_directory_reserve(MEASURED, 0, slots);
 	/* a slot never written is answered without asking the device */

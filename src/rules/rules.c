@@ -460,7 +460,11 @@ rotate(const Oid *dbs, int n)
 		shared->all_seen = true;
 		return;
 	}
-	/* after a start all are to be looked at soon, as long as there are places that can be given up */
+
+	/*
+	 * after a start all are to be looked at soon, as long as there are places
+	 * that can be given up
+	 */
 	for (int i = 0; i < FC_RULES_DATABASES; i++)
 		waiting |= shared->database[i].tried_at == 0;
 	if (!shared->all_seen && (placed > 0 || waiting))

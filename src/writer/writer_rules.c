@@ -142,7 +142,11 @@ is_due(const FcRulesDatabase *d, XLogRecPtr replayed, TimestampTz now)
 		return is_after(d->tried_at, SOON_MS, now);
 	if (!XLogRecPtrIsInvalid(replayed))
 		return d->replayed != replayed && is_after(d->tried_at, STANDBY_MS, now);
-	/* a standby that has become a primary: what was replayed last may have been a rule */
+
+	/*
+	 * a standby that has become a primary: what was replayed last may have
+	 * been a rule
+	 */
 	if (!XLogRecPtrIsInvalid(d->replayed))
 		return true;
 	return is_after(d->tried_at, d->rules > 0 || d->prepared != 0 ? PRIMARY_MS : SELDOM_MS, now);
@@ -164,7 +168,11 @@ next_database(XLogRecPtr replayed, TimestampTz now)
 
 		if (!OidIsValid(d->db) || is_at_work(d->db) || !is_due(d, replayed, now))
 			continue;
-		/* one that is urgent again and again keeps nobody else from being looked at */
+
+		/*
+		 * one that is urgent again and again keeps nobody else from being
+		 * looked at
+		 */
 		urgent = d->urgent && is_after(d->tried_at, SOON_MS, now);
 		if (next == NULL || urgent > next_urgent || (urgent == next_urgent && d->tried_at < next->tried_at))
 		{
