@@ -347,7 +347,7 @@ at_end(XactEvent event, void *arg)
 		fc_rules_notes = 0;
 	if (event != XACT_EVENT_COMMIT && !prepares)
 		return;
-	if ((notes & (FC_NOTE_RULES | FC_NOTE_PREPARED)) == 0 && !fc_rules_has(MyDatabaseId))
+	if ((notes & (FC_NOTE_RULES | FC_NOTE_LOOK)) == 0 && !fc_rules_has(MyDatabaseId))
 		notes &= ~FC_NOTE_FILES;
 	if (prepares)
 	{
@@ -359,7 +359,7 @@ at_end(XactEvent event, void *arg)
 		return;
 	if (notes & FC_NOTE_DATABASES)
 		fc_rules_want_list();
-	if (notes & (FC_NOTE_RULES | FC_NOTE_FILES | FC_NOTE_PREPARED))
+	if (notes & (FC_NOTE_RULES | FC_NOTE_FILES | FC_NOTE_LOOK))
 		fc_rules_want(MyDatabaseId, (notes & FC_NOTE_RULES) != 0);
 	fc_handoff_wake();
 }

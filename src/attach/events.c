@@ -196,9 +196,8 @@ note_policies(Node *statement)
 		case T_AlterTableStmt:
 			/* its triggers may be on again, after a restore without them */
 			if (strcmp(((AlterTableStmt *) statement)->relation->relname, FC_RULES_TABLE) == 0)
-				fc_rules_note(FC_NOTE_PREPARED);	/* anybody may name it so:
-													 * a look, but no urgent
-													 * one */
+				fc_rules_note(FC_NOTE_LOOK);	/* anybody may name it so: a
+												 * look, but no urgent one */
 			fc_rules_note(FC_NOTE_FILES);
 			break;
 		case T_AlterTableMoveAllStmt:
@@ -212,7 +211,7 @@ note_policies(Node *statement)
 			break;
 		case T_TransactionStmt:
 			if (((TransactionStmt *) statement)->kind == TRANS_STMT_COMMIT_PREPARED && fc_rules_prepared(MyDatabaseId) != 0)
-				fc_rules_note(FC_NOTE_PREPARED);
+				fc_rules_note(FC_NOTE_LOOK);
 			break;
 		default:
 			break;

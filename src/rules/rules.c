@@ -200,7 +200,7 @@ find_database(Oid db)
 	return NULL;
 }
 
-/* A look has found no rules, and nothing has changed since. */
+/* A look has found no rules, and nothing has changed since: none is under way, or still to come, that may find some. */
 static bool
 has_none(const FcRulesDatabase *d)
 {
@@ -213,12 +213,15 @@ find_place(void)
 {
 	FcRulesDatabase *place = find_database(InvalidOid);
 
-	for (int i = 0; place == NULL && i < FC_RULES_DATABASES; i++)
-		if (has_none(&shared->database[i]))
-			place = &shared->database[i];
-	for (int i = 0; place != NULL && OidIsValid(place->db) && i < FC_RULES_DATABASES; i++)
-		if (has_none(&shared->database[i]) && shared->database[i].looked_at < place->looked_at)
-			place = &shared->database[i];
+	if (place != NULL)
+		return place;
+	for (int i = 0; i < FC_RULES_DATABASES; i++)
+	{
+		FcRulesDatabase *d = &shared->database[i];
+
+		if (has_none(d) && (place == NULL || d->looked_at < place->looked_at))
+			place = d;
+	}
 	return place;
 }
 
@@ -525,10 +528,7 @@ fc_rules_has(Oid db)
 		return false;
 	LWLockAcquire(&shared->lock, LW_SHARED);
 	database = find_database(db);
-	/* a look that is under way, or is still to come, may find some */
-	has = database != NULL &&
-		(database->rules > 0 || database->state != FC_RULES_KNOWN || database->looked_at < database->tried_at ||
-		 database->wanted != database->done);
+	has = database != NULL && !has_none(database);
 	LWLockRelease(&shared->lock);
 	return has;
 }

@@ -152,8 +152,8 @@ typedef enum FcRulesNote
 	FC_NOTE_FILES = 1,			/* files, names or parents of relations */
 	FC_NOTE_RULES = 2,
 	FC_NOTE_DATABASES = 4,
-	FC_NOTE_PREPARED = 8,		/* what was prepared has been committed: a
-								 * look, whether there are rules or not */
+	FC_NOTE_LOOK = 8,			/* something that matters also where there are
+								 * no rules yet */
 } FcRulesNote;
 
 extern uint32 fc_rules_notes;	/* of FcRulesNote */
