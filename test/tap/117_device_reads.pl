@@ -78,8 +78,8 @@ sub is_read_once
 	$device += $result if $settings =~ /leader_participation/;
 	cmp_ok($hits, '>=', $expected, "$name: from flash");
 	cmp_ok($device, '<=', 1.1 * $hits, "$name: the device was asked for no more than 1.1 pages a hit") or diag("$device for $hits hits");
-	# else it is not the device that was counted
-	cmp_ok($device, '>=', $hits, "$name: and for each of them");
+	# Else it is not the device that was counted. A worker that came too late for a row doesn't tell what its catalogs took.
+	cmp_ok($device, '>=', $expected, "$name: and for each of them");
 	return;
 }
 
