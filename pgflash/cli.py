@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, NoReturn, TypeVar
 
 import typer
 from rich.console import Console
@@ -35,7 +35,7 @@ from pgflash.shown import cell, json_text, visible
 from pgflash.snapshots import commands as snapshot_commands
 from pgflash.system import raise_on_signals
 from pgflash.top.cli import top_command
-from pgflash.units import ENDURANCE_FORMS, Endurance, parse_endurance
+from pgflash.units import ENDURANCE_FORMS, PRICE_FORMS, Endurance, OperationPrice, parse_endurance, parse_operation_price
 
 app = typer.Typer(
     no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help="The command line tool of pg_flashcache."
@@ -52,12 +52,18 @@ app.add_typer(tier, name="tier")
 STUDIES = Path("pgflash-studies")
 errors = Console(stderr=True, highlight=False)
 
+T = TypeVar("T")
+
 # What typer raises for wrong arguments: it has the class under another name in each of its versions.
 UsageError: Any = typer.BadParameter.__base__
 
 EnduranceOption = Annotated[
     str | None,
     typer.Option(help=f"What the flash drive may be written in its life, by its data sheet: {ENDURANCE_FORMS}. For the report's years."),
+]
+PriceOption = Annotated[
+    str | None,
+    typer.Option(help=f"What the disk's operations cost: {PRICE_FORMS}. For what the report says flash saves of them."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="JSON on standard output, errors included.")]
 
@@ -87,6 +93,7 @@ def run_command(
     ] = None,
     warm_up: Annotated[int | None, typer.Option(min=1, max=86400, help="Seconds, instead of the scenario's warmup.max_s.")] = None,
     endurance: EnduranceOption = None,
+    operation_price: PriceOption = None,
     keep: Annotated[bool, typer.Option("--keep", help="Leave clusters and disks behind, for looking at them.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
     json_: JsonOption = False,
@@ -95,7 +102,7 @@ def run_command(
     from pgflash.pilot.runner import Runner
 
     chosen = load_all(scenario, repetitions, warm_up)
-    drive = _endurance(endurance)
+    drive, price = _endurance(endurance), _price(operation_price)
     if report:
         _load_writer()
     folder = study or STUDIES / "+".join(Path(name).stem for name in scenario)
@@ -113,7 +120,7 @@ def run_command(
         if _measured(folder):
             hint += f", and pgflash pilot report {folder} makes a report of what is there"
         raise Interrupted("interrupted", hint) from error
-    written = _write_report([folder], folder, drive) if report and open_study(folder).runs else {}
+    written = _write_report([folder], folder, drive, price) if report and open_study(folder).runs else {}
     _out(
         json_,
         {"event": "end", "study": str(folder), "done": outcome.done, "there_already": outcome.skipped, "failed": outcome.failed, **written},
@@ -177,10 +184,11 @@ def report_command(
     study: Annotated[list[Path], typer.Argument(help="One or more folders of studies.")],
     out: Annotated[Path | None, typer.Option(help="Folder of the report. Default: that of the first study.")] = None,
     endurance: EnduranceOption = None,
+    operation_price: PriceOption = None,
     json_: JsonOption = False,
 ) -> None:
     """Writes report.html and report.md from what studies have measured so far."""
-    written = _write_report(study, out or study[0], _endurance(endurance))
+    written = _write_report(study, out or study[0], _endurance(endurance), _price(operation_price))
     _out(json_, written, "\n".join(f"{name}: {path}" for name, path in written.items()))
 
 
@@ -201,7 +209,7 @@ def restore_command(
     _out(json_, {"restored": done}, "\n".join(done) or "nothing to put back")
 
 
-def _load_writer() -> Callable[[list[Study], Path, Endurance | None], dict[str, Path]]:
+def _load_writer() -> Callable[[list[Study], Path, Endurance | None, OperationPrice | None], dict[str, Path]]:
     """Before a study begins: what is missing for its report must not turn up after hours."""
     try:
         from pgflash.pilot.report.write import write
@@ -214,11 +222,19 @@ def _load_writer() -> Callable[[list[Study], Path, Endurance | None], dict[str, 
 
 
 def _endurance(text: str | None) -> Endurance | None:
+    return _read(text, parse_endurance, ENDURANCE_FORMS, "--endurance")
+
+
+def _price(text: str | None) -> OperationPrice | None:
+    return _read(text, parse_operation_price, PRICE_FORMS, "--operation-price")
+
+
+def _read(text: str | None, parse: Callable[[str], T | None], forms: str, option: str) -> T | None:
     if text is None:
         return None
-    found = parse_endurance(text)
+    found = parse(text)
     if found is None:
-        raise typer.BadParameter(f"{text!r} will not do; allowed: {ENDURANCE_FORMS}", param_hint="--endurance")
+        raise typer.BadParameter(f"{text!r} will not do; allowed: {forms}", param_hint=option)
     return found
 
 
@@ -229,12 +245,12 @@ def _measured(folder: Path) -> bool:
         return False
 
 
-def _write_report(folders: list[Path], out: Path, drive: Endurance | None) -> dict[str, str]:
+def _write_report(folders: list[Path], out: Path, drive: Endurance | None, price: OperationPrice | None) -> dict[str, str]:
     write = _load_writer()
     studies = [open_study(folder) for folder in folders]
     if not any(study.runs for study in studies):
         raise StudyError("nothing has been measured yet: " + ", ".join(map(str, folders)))
-    return {name: str(path) for name, path in write(studies, out, drive).items()}
+    return {name: str(path) for name, path in write(studies, out, drive, price).items()}
 
 
 @pilot.command("compare")

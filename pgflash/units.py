@@ -94,6 +94,31 @@ def parse_endurance(text: str) -> Endurance | None:
     return Endurance(text, count) if count > 0 else None
 
 
+@dataclass(frozen=True)
+class OperationPrice:
+    """What a provisioned operation a second costs in a month, beyond those that the volume has anyway."""
+
+    text: str
+    each: float
+    currency: str
+    included: int = 0
+
+    def a_month(self, operations_per_s: float) -> float:
+        return max(0.0, operations_per_s - self.included) * self.each
+
+
+_PRICE = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Z]{3}|[$€£¥])(?:\s*,\s*(\d+) included)?")
+PRICE_FORMS = '"0.005 USD", or "0.005 USD, 3000 included": of an operation a second that is provisioned, for a month'
+
+
+def parse_operation_price(text: str) -> OperationPrice | None:
+    """None if it is none, or 0."""
+    found = _PRICE.fullmatch(text.strip())
+    if found is None or float(found[1]) <= 0:
+        return None
+    return OperationPrice(text.strip(), float(found[1]), found[2], int(found[3] or 0))
+
+
 def show_years(years: float) -> str:
     if years > 100:
         return "more than 100"

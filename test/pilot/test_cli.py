@@ -55,6 +55,8 @@ def test_a_wrong_scenario_in_json(tmp_path: Path) -> None:
         (("run",), "Missing argument"),
         (("run", "quick", "--check", "--endurance", "much"), "'much' will not do; allowed: "),
         (("report", "/nowhere", "--endurance", "much"), "'much' will not do; allowed: "),
+        (("run", "quick", "--check", "--operation-price", "much"), "'much' will not do; allowed: "),
+        (("report", "/nowhere", "--operation-price", "0 USD"), "'0 USD' will not do; allowed: "),
         (("compare", "a"), "Missing argument"),
         (("compare", "a", "b", "--fail-if-slower", "-1"), "--fail-if-slower"),
         (("list", "--bogus"), "No such option: --bogus"),

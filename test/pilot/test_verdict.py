@@ -14,13 +14,13 @@ from pgflash.pilot.report import select
 from pgflash.pilot.report.advice import advise, overall
 from pgflash.pilot.report.charts import as_json
 from pgflash.pilot.report.evidence import more_flash
-from pgflash.pilot.report.figures import flash_writes, memory_or_flash, not_measured, response_by_size, throughput_by_size
+from pgflash.pilot.report.figures import flash_writes, memory_or_flash, not_measured, operations, response_by_size, throughput_by_size
 from pgflash.pilot.report.model import Report, Verdict
 from pgflash.pilot.report.published import SOURCE
 from pgflash.pilot.report.write import make, write
 from pgflash.pilot.scenario import FIGURES, Scenario, changed, parse_scenario
 from pgflash.pilot.store import Study, open_study
-from pgflash.units import parse_endurance, show_years
+from pgflash.units import parse_endurance, parse_operation_price, show_years
 
 from .test_report import advice_on, lab, made_up, measured, scenario, warmed
 
@@ -346,3 +346,55 @@ def test_a_cache_that_is_there_is_judged_off_against_on(scenario: Scenario) -> N
     assert advice.headline == "The flash cache does not pay: at best it answered 1.03 times as fast as the disk alone."
     advice = advise(there, measured(made_up("as-it-is", 4.0, share=0.2, cache="")), "study")
     assert advice.headline == "There is no run on the disk alone to compare with.", "a server as it is, with its cache on"
+
+
+# --- operations of the disk ---
+
+
+def taking(runs: list[dict[str, Any]], reads: float, writes: float) -> list[dict[str, Any]]:
+    return [line | {"devices": {"disk": {"reads_per_s": reads, "writes_per_s": writes, "busy": 0.9}}} for line in runs]
+
+
+@pytest.mark.parametrize(
+    ("text", "bill"), [("0.005 USD", 50.0), ("0.005 USD, 3000 included", 35.0), ("0.01€, 20000 included", 0.0), (" 1 EUR ", 10000.0)]
+)
+def test_price_of_operations(text: str, bill: float) -> None:
+    price = parse_operation_price(text)
+    assert price is not None
+    assert price.a_month(10000) == pytest.approx(bill)
+
+
+@pytest.mark.parametrize("text", ["", "5", "USD", "0 USD", "-1 USD", "0.005 dollars", "0.005 USD, 3000", "0.005 USD, some included"])
+def test_no_price_of_operations(text: str) -> None:
+    assert parse_operation_price(text) is None
+
+
+def test_operations_saved(scenario: Scenario) -> None:
+    """400 transactions a second take 2 operations each; with a cache 4,000 take half a one."""
+    points = measured(taking(DISK, 700.0, 100.0), taking(CACHE, 1500.0, 500.0))
+    price = parse_operation_price("0.01 USD, 3000 included")
+    figure = operations.draw(scenario, points, price)
+    assert figure is not None and figure.grid is not None
+    assert figure.grid.rows == [["disk", "400", "2", "800", "-", "-"], ["cache@20%", "4,000", "0.5", "2,000", "8,000", "50"]]
+    assert figure.findings[:2] == [
+        "A transaction takes 0.5 operations with cache@20%, 2 without. The 4,000 transactions a second that were reached there would need"
+        " 8,000 operations a second without flash, and took 2,000: 6,000 fewer.",
+        "At 0.01 USD, 3000 included that is 50 USD a month without flash, and 0 with it, if just what is used is provisioned."
+        " The price of the flash is not in this.",
+    ]
+
+
+def test_operations_without_a_price(scenario: Scenario) -> None:
+    points = measured(taking(DISK, 700.0, 100.0), taking(CACHE, 8000.0, 4000.0))
+    figure = operations.draw(scenario, points, None)
+    assert figure is not None and figure.grid is not None
+    assert figure.grid.rows[1] == ["cache@20%", "4,000", "3", "12,000", "8,000"]
+    assert figure.findings[0].endswith("and took 12,000: 4,000 more.")
+    assert "--operation-price" in figure.findings[1]
+
+
+def test_operations_need_both(scenario: Scenario) -> None:
+    """And a device that counts them."""
+    assert operations.draw(scenario, measured(taking(DISK, 700.0, 100.0)), None) is None
+    assert operations.draw(scenario, measured(DISK, taking(CACHE, 1500.0, 500.0)), None) is None
+    assert operations.draw(scenario, measured(taking(DISK, 700.0, 100.0), CACHE), None) is None

@@ -13,13 +13,13 @@ from pgflash.errors import DiskFull, StudyError
 from pgflash.pilot.figures import Point, points
 from pgflash.pilot.report import charts, evidence, parts, published, select
 from pgflash.pilot.report.advice import advise, overall
-from pgflash.pilot.report.figures import KINDS, flash_writes, latency_over_time, not_measured, warm_up
+from pgflash.pilot.report.figures import KINDS, flash_writes, latency_over_time, not_measured, operations, warm_up
 from pgflash.pilot.report.model import Advice, Figure, Grid, Report
 from pgflash.pilot.scenario import FIGURES, Scenario, figures_of, shipped
 from pgflash.pilot.store import Study
 from pgflash.shown import in_template
 from pgflash.system import disk_full
-from pgflash.units import Endurance, parse_endurance, show_times
+from pgflash.units import Endurance, OperationPrice, parse_endurance, show_times
 
 HTML = "report.html"
 MARKDOWN = "report.md"
@@ -29,9 +29,9 @@ DRIVE = parse_endurance("1 DWPD of 960GB for 5 years")  # a common drive for ser
 UNSURE = 1.02  # times the average without a cache: a median above that is no sign of "never slower"
 
 
-def write(studies: list[Study], out: Path, drive: Endurance | None = None) -> dict[str, Path]:
+def write(studies: list[Study], out: Path, drive: Endurance | None = None, price: OperationPrice | None = None) -> dict[str, Path]:
     """Both files, each whole or as it was before."""
-    report = make(studies, drive)
+    report = make(studies, drive, price)
     environment = Environment(
         loader=PackageLoader("pgflash.pilot.report", "."), autoescape=lambda name: name is not None and ".html" in name, undefined=StrictUndefined,
         trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True, finalize=in_template,
@@ -70,7 +70,7 @@ def _cell(text: str) -> str:
 # --- from studies to a report -------------------------------------------------------------------------------
 
 
-def make(studies: list[Study], drive: Endurance | None = None) -> Report:
+def make(studies: list[Study], drive: Endurance | None = None, price: OperationPrice | None = None) -> Report:
     measured: list[tuple[Scenario, list[Point], Study]] = []
     for study in studies:
         for name, scenario in study.scenarios.items():
@@ -94,7 +94,7 @@ def make(studies: list[Study], drive: Endurance | None = None) -> Report:
         machines=_machines(studies),
         advice=advice,
         goals=_goals(measured),
-        figures=_figures(measured, drive),
+        figures=_figures(measured, drive, price),
         runs=_runs(measured),
         checks=_checks(studies),
         failures=failures,
@@ -127,7 +127,7 @@ def _made_good(study: Study, failed: dict[str, object]) -> bool:
     return set(clients) <= there
 
 
-def _figures(measured: list[tuple[Scenario, list[Point], Study]], drive: Endurance | None) -> list[Figure]:
+def _figures(measured: list[tuple[Scenario, list[Point], Study]], drive: Endurance | None, price: OperationPrice | None) -> list[Figure]:
     """In the fixed order; a figure that nothing was measured for says so."""
     figures: list[Figure] = []
     for name in FIGURES:
@@ -152,6 +152,7 @@ def _figures(measured: list[tuple[Scenario, list[Point], Study]], drive: Enduran
             latency_over_time.draw(scenario, found),
             warm_up.draw(scenario, study.of("warmup", scenario.name)),
             flash_writes.draw(scenario, found, endurance, assumed=drive is None),
+            operations.draw(scenario, found, price),
         )
         for figure in always:
             if figure is not None:
