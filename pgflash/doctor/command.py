@@ -90,7 +90,7 @@ class Session:
             self.connection.close()
 
 
-def _look(facts: Facts, only: list[str]) -> list[Result]:
+def look(facts: Facts, only: list[str]) -> list[Result]:
     return [examine(item, facts) for item in REGISTRY.values() if not only or item.area in only]
 
 
@@ -201,7 +201,7 @@ def run(
         done = list(fixer.put_back())
         print(json_text({"undone": done, "exit": EXIT_OK}) if as_json else visible("\n".join(done), lines=True) or "nothing to put back")
         return EXIT_OK
-    results = _look(facts, areas)
+    results = look(facts, areas)
     made: list[str] = []
     refused: list[str] = []
     out = report.console()
@@ -212,7 +212,7 @@ def run(
         if made:
             facts = session.facts(flash, data, 0, True)
             kept = {result.check.id: result for result in results if result.check.area == "waits"}
-            results = [kept.get(result.check.id, result) for result in _look(facts, areas)]
+            results = [kept.get(result.check.id, result) for result in look(facts, areas)]
     status = _exit_code(results)
     if as_json:
         print(json_text(_json(facts, results, made, refused, status)))

@@ -175,14 +175,18 @@ class Fixer:
         return row[0] if row else RESET
 
     def put_back(self) -> Iterator[str]:
-        """Each change, the last first; what is done leaves the file at once."""
+        """Each change, the last first."""
+        return (words for words, _ in self.try_each())
+
+    def try_each(self) -> Iterator[tuple[str, bool]]:
+        """The same, and whether it was put back; what is leaves the file at once."""
         entries = self.undo.read()
         for entry in reversed(list(entries)):
             words, done = self._put_back_one(entry)
             if done:
                 entries.remove(entry)
                 self.undo.write(entries)
-            yield words
+            yield words, done
         if not entries:
             with contextlib.suppress(OSError):
                 self.undo.path.unlink()

@@ -5,10 +5,12 @@ write         loads that write
 settings      ALTER SYSTEM and a reload; reset to what was there
 restart       server.restart_command, where a setting needs it
 objects       tables and indexes move to server.tablespace, and back
+machine       with tuning = "doctor": scheduler, read-ahead, vm.* of this machine (root, on the server's own machine)
 drop-caches   the kernel forgets its page cache before an arm starts (root, on the server's own machine)
 
 What has to be put back is written to the study's folder (undo.json) before anything is changed. Whatever ends the study, SIGKILL
-included: the next run of it, or `pgflash pilot restore`, begins with that.
+included: the next run of it, or `pgflash pilot restore`, begins with that. What the doctor changes is in a file of its own beside it
+(doctor.json), which is `pgflash doctor`'s.
 """
 
 from __future__ import annotations
@@ -28,6 +30,8 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
 from pgflash import safe
+from pgflash.doctor.check import Change, Write
+from pgflash.doctor.treatment import Treatment
 from pgflash.errors import BrokeOff, MachineError, PgflashError, StudyError
 from pgflash.pilot import db
 from pgflash.pilot.loads import Driver
@@ -93,6 +97,7 @@ class ExistingTarget:
         self.made_database = ""
         self.before: dict[str, str | None] = {}  # settings in postgresql.auto.conf as they were; None: not there
         self.moved_back: list[tuple[str, str, str]] = []  # kind, name, tablespace
+        self.treatment = Treatment(undo.with_name("doctor.json"))
         self.peer = db.connect(scenario.server.dsn)  # fails now rather than later
         with self.peer:
             info = self.peer.info
@@ -243,8 +248,10 @@ class ExistingTarget:
 
     def start(self, variant: Variant) -> Started:
         wanted = self._wanted(variant)
+        self._untreat()
         if wanted or self.before:
             self._apply(wanted)
+        treated = self._treat() if variant.arm.tuning == "doctor" else {}
         if "drop-caches" in self.allow and is_root():
             Path("/proc/sys/vm/drop_caches").write_text("1")
         with self._connect() as connection:
@@ -252,8 +259,24 @@ class ExistingTarget:
                 self._await_cache(connection, "active")
             elif variant.arm.enabled == "off":
                 self._await_cache(connection, "disabled")
-            conditions = self._conditions(connection, variant)
+            conditions = self._conditions(connection, variant) | treated
         return Started(self.place, conditions)
+
+    def _treat(self) -> dict[str, Any]:
+        """What the doctor would change, as far as server.allow goes."""
+
+        def forbidden(change: Change) -> str:
+            return "server.allow does not name machine" if isinstance(change, Write) and "machine" not in self.allow else ""
+
+        self._note()
+        treated = self.treatment.make(self.scenario.server.dsn, forbidden)
+        with self._connect() as connection:
+            self._reload(connection)
+        return {"doctor": {"made": treated.made, "left": treated.left}}
+
+    def _untreat(self) -> None:
+        if remain := self.treatment.put_back(self.scenario.server.dsn):
+            raise BrokeOff("what the doctor changed could not all be put back:\n" + "\n".join(remain))
 
     def _await_cache(self, connection: db.Connection, state: str) -> None:
         """The writer learns of a reload when it next comes by; until then the other state is to be seen."""
@@ -339,7 +362,7 @@ class ExistingTarget:
     def close(self) -> None:
         """Everything as it was found. A step that fails is reported, and does not keep the others from being done."""
         faults = []
-        for step in (self.stop, self._put_settings_back, self._drop_database):
+        for step in (self.stop, self._untreat, self._put_settings_back, self._drop_database):
             try:
                 step()
             except (PgflashError, OSError) as error:
@@ -366,4 +389,6 @@ class ExistingTarget:
             f"ALTER SYSTEM RESET {name}" if text is None else f"ALTER SYSTEM SET {name} = '{text}'" for name, text in self.before.items()
         ]
         steps += [f"DROP DATABASE {self.made_database}"] if self.made_database else []
+        state = self.treatment.undo.path
+        steps += [f"pgflash doctor CONNINFO --undo --state {state}, and remove that file"] if state.exists() else []
         return "by hand: " + "; ".join(steps) if steps else ""

@@ -16,6 +16,8 @@ from typing import Any
 
 from psycopg import sql
 
+from pgflash.doctor.check import Change, Write
+from pgflash.doctor.treatment import Treatment
 from pgflash.errors import DiskFull, PgflashError
 from pgflash.lab import extension
 from pgflash.lab.cluster import LOADING, REPEATABLE, Cluster, programs, server_version
@@ -34,12 +36,13 @@ MISALIGNED = 63 * 512  # where the first partition of an old partition table beg
 RANKING_S = 20
 WORK_PREFIX = "pgflash."
 WORK_LENGTH = len(WORK_PREFIX) + RANDOM
+BEGINS_BAD = ("before", "doctor")  # tunings that have, or begin with, what nobody has tuned
 FAIR = ("bfq", "cfq")  # schedulers that share a disk fairly between processes
 
 
 def schedulers(tuning: str, read_us: int) -> tuple[str, ...]:
-    """The kernel's I/O schedulers for tuning "before" and "after", the preferred one first."""
-    if tuning == "before":
+    """The kernel's I/O schedulers for tuning "after", and others, the preferred one first."""
+    if tuning != "after":
         return FAIR
     return ("mq-deadline", "deadline") if read_us >= SPINS_FROM_US else ("none", "noop")
 
@@ -69,6 +72,7 @@ class OwnTarget:
         self.cached = False  # it has a cache
         self.extensions: dict[int, extension.Extension] = {}
         self.clean: set[Path] = set()  # clusters that are as loaded
+        self.treatment = Treatment(self.work.path / "doctor.json")
 
     # --- storage ---
 
@@ -225,7 +229,8 @@ class OwnTarget:
     def _start(self, variant: Variant) -> Started:
         arm = variant.arm
         self.fast()
-        offset = MISALIGNED if arm.tuning == "before" else 0
+        self._untreat()
+        offset = MISALIGNED if arm.tuning in BEGINS_BAD else 0
         if arm.data == "disk" and self.lab_disk is not None and offset != self.offset:
             self._open_disk(offset)
         place = self.flash if arm.data == "flash" else self.files
@@ -242,7 +247,26 @@ class OwnTarget:
             self.clean.discard(data)
         started = Started(self._place(self.cluster), self._conditions(variant, data, limit, tuning))
         self._open_cache(variant)
+        if arm.tuning == "doctor":
+            self.clean.discard(data)
+            started.conditions |= self._treat(started.place)
         return started
+
+    def _treat(self, place: Place) -> dict[str, Any]:
+        """What the doctor would change of this server, and of the disks that are the study's alone."""
+        own = {device.name for device in self.devices().values()}
+
+        def forbidden(change: Change) -> str:
+            mine = not isinstance(change, Write) or any(change.path.startswith(f"/sys/block/{name}/") for name in own)
+            return "" if mine else "the machine's, not the study's"
+
+        treated = self.treatment.make(place.conninfo(), forbidden, str(self._cache_file) if self.cached else "")
+        return {"doctor": {"made": treated.made, "left": treated.left}}
+
+    def _untreat(self) -> None:
+        """Of the disks; settings went with the server's files."""
+        self.treatment.put_back("")
+        self.treatment.forget()
 
     def _begin(self, variant: Variant) -> str:
         """The server, cold, with a new cache; its memory limit in words."""
@@ -268,13 +292,13 @@ class OwnTarget:
             self._let_pause(False)
 
     def _tune(self, arm: Arm) -> dict[str, str]:
-        """Before: access times are written, the scheduler shares fairly, the file system begins at sector 63. After: no access
+        """Before, also where the doctor begins: access times are written, the scheduler shares fairly, the file system begins at sector 63. After: no access
         times, aligned, and the scheduler that keeps reads from waiting behind writes (spindles) or that stays out of the way
         (anything faster)."""
         if arm.tuning == "none" or self.lab_disk is None:
             return {}
         device = self.lab_disk.device()
-        wanted_atime = "strictatime" if arm.tuning == "before" else "noatime"
+        wanted_atime = "noatime" if arm.tuning == "after" else "strictatime"
         done = run(["mount", "-o", f"remount,{wanted_atime}", str(self.files)], what="remounting", check=False)
         applied = {
             "atime": wanted_atime if done.returncode == 0 else "not possible here",
@@ -364,6 +388,8 @@ class OwnTarget:
 
     def close(self) -> None:
         self.stop()
+        with contextlib.suppress(PgflashError):
+            self._untreat()
         if not self.keep:
             for disk in self._lab_disks:
                 disk.remove()

@@ -459,8 +459,10 @@ def _check_together(scenario: Scenario, faults: list[str], stored: bool) -> None
             faults.append(f'{where}: data = "flash" needs a cluster that the study makes; allowed with server.dsn: disk')
         if arm.major != scenario.server.major:
             faults.append(f"{where}: server needs a cluster that the study makes; with server.dsn there is one version")
-        if arm.tuning != "none" or arm.page_cache != "limited":
-            faults.append(f"{where}: tuning and page_cache need a cluster that the study makes")
+        if arm.tuning not in ("none", "doctor") or arm.page_cache != "limited":
+            faults.append(f"{where}: tuning and page_cache need a cluster that the study makes; allowed with server.dsn: tuning = doctor")
+        if arm.tuning == "doctor":
+            needed["settings"] = f"{where} changes settings as the doctor proposes"
         if arm.moved != "none":
             needed["objects"] = f"{where} moves tables and indexes, and back"
             if not scenario.server.tablespace:

@@ -20,9 +20,9 @@ from pgflash.units import SMALLEST_CACHE, Size, parse_size, show_bytes
 LoadKind = Literal["pgbench-select", "pgbench-tpcb", "script", "sysbench-read-only", "sysbench-read-write", "tpcc"]
 Keys = Literal["uniform", "gaussian", "zipfian", "hot-spot"]
 Protocol = Literal["prepared", "extended", "simple"]
-Allowance = Literal["database", "write", "settings", "restart", "objects", "drop-caches"]
+Allowance = Literal["database", "write", "settings", "restart", "objects", "drop-caches", "machine"]
 Moved = Literal["none", "indexes", "hottest"]
-Tuning = Literal["none", "before", "after"]
+Tuning = Literal["none", "before", "after", "doctor"]
 Figure = Literal[
     "response-by-size", "three-ways", "throughput-by-size", "tps-by-users", "cache-or-move", "front-of-flash", "tuning",
     "memory-or-flash", "versions", "page-cache",

@@ -308,6 +308,33 @@ def test_tuning_in_words(scenario: Scenario, before: float, after: float, scatte
     assert figure.findings[0] == f"Tuning makes {words}"
 
 
+def treated(runs: list[dict[str, Any]], made: list[str], left: list[str]) -> list[dict[str, Any]]:
+    return [line | {"conditions": line["conditions"] | {"doctor": {"made": made, "left": left}}} for line in runs]
+
+
+def test_what_the_doctor_proposes(scenario: Scenario) -> None:
+    """Against the server as it is, or as nobody has tuned it; what it only says is not claimed to be in the figures."""
+    doctored = treated(
+        made_up("treated", 25.0, tuning="doctor"), ["ALTER SYSTEM SET a = '1'", "echo 1 > /sys/b"], [f"thing {i}" for i in range(7)]
+    )
+    figure = tuning.draw(scenario, measured(made_up("as-it-is", 50.0), made_up("cache@20%", 5.0, share=0.2), doctored))
+    assert figure is not None
+    assert (figure.series[0].x, figure.series[0].y) == (["as it is", "as the doctor proposes"], [50.0, 25.0])
+    assert figure.findings[:3] == [
+        "What the doctor changed makes it 2 times faster: 50 ms as it is, 25 ms as the doctor proposes (95 of 100 come within 100 ms, 50 ms).",
+        "The doctor changed: ALTER SYSTEM SET a = '1'; echo 1 > /sys/b.",
+        "It also proposes, which was not done and is not in these figures: thing 0; thing 1; thing 2; thing 3; thing 4; and 2 more.",
+    ]
+    three = tuning.draw(
+        scenario,
+        measured(made_up("before", 50.0, tuning="before"), made_up("after", 40.0, tuning="after"), treated(doctored, [], [])),
+    )
+    assert three is not None
+    assert three.series[0].x == ["before", "after", "as the doctor proposes"]
+    assert "The doctor changed: nothing, it found nothing that it may change." in three.findings
+    assert tuning.draw(scenario, measured(made_up("as-it-is", 50.0), made_up("cache@20%", 5.0, share=0.2))) is None
+
+
 @pytest.mark.parametrize(
     ("without", "with_cache", "words"),
     [

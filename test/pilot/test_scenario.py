@@ -68,7 +68,7 @@ def test_ratio_is_of_the_database() -> None:
         (("scale = 1\n", 'scale = 1\nkeys = "zipfian"\nskew = 1.0\n'), "load.skew: 1.0 will not do; allowed: a number from 1.001 to 1000"),
         (("scale = 1\n", "scale = 1\nskew = 3\n"), "load.skew: has no meaning for uniform keys; it is for gaussian and zipfian"),
         (("scale = 1\n", "scale = 1\nhot_share = 0.5\n"), "load.hot_share: has no meaning for uniform keys; it is for hot-spot"),
-        (('title = "minimal"', 'figures = ["tuning"]'), 'figures: tuning needs arms with tuning = "before" and "after"'),
+        (('title = "minimal"', 'figures = ["tuning"]'), 'figures: tuning needs arms with tuning = "before" and "after"; or with "doctor", and one that is as it was'),
         (('title = "minimal"', 'figures = ["tunning"]'), f"figures[1]: 'tunning' is not known; allowed: {', '.join(FIGURES)}"),
         (('title = "minimal"', "title = ' '"), "title: ' ' will not do; allowed: a text"),
         (('title = "minimal"', "goal = nan"), "goal: nan will not do; allowed: a number from 1 to 1000"),
@@ -146,7 +146,7 @@ EXISTING = '[server]\ndsn = "host=db"\n[load]\nkind = "pgbench-tpcb"\nscale = 1\
 
 def test_an_existing_server_is_changed_only_as_allowed() -> None:
     found = faults(EXISTING + '[[arm]]\nname = "cache"\ncache = ["10%"]\nmoved = "hottest"\n')
-    allowances = "(allowed: database, write, settings, restart, objects, drop-caches)"
+    allowances = "(allowed: database, write, settings, restart, objects, drop-caches, machine)"
     assert found == [
         "server.tablespace: is missing; arm cache needs the name of a tablespace on flash",
         "server.restart_command: is missing; the arms need restarts",
@@ -166,6 +166,21 @@ def test_an_existing_server_has_one_disk_and_one_version() -> None:
     ]
 
 
+def test_the_doctor_on_an_existing_server() -> None:
+    """Its proposals are settings, at least; before and after remount disks."""
+    allowed = EXISTING.replace("dsn", 'allow = ["database", "write"]\ndsn')
+    arms = '[[arm]]\nname = "as-it-is"\n[[arm]]\nname = "treated"\ntuning = "doctor"\n'
+    assert faults(allowed + arms) == [
+        'server.allow: arm treated changes settings as the doctor proposes; to allow it, add "settings" (allowed: database, write, settings,'
+        " restart, objects, drop-caches, machine)"
+    ]
+    good = parse_scenario(allowed.replace('"write"', '"write", "settings", "machine"') + arms, "test", Path())
+    assert figures_of(good) == ["tuning"]
+    assert faults(allowed + '[[arm]]\nname = "a"\ntuning = "after"\n') == [
+        "arm a: tuning and page_cache need a cluster that the study makes; allowed with server.dsn: tuning = doctor"
+    ]
+
+
 def test_the_cache_of_an_existing_server_is_an_arm(tmp_path: Path) -> None:
     (tmp_path / "mine.sql").write_text("SELECT 1;")
     load = '[load]\nkind = "script"\nwrites = false\nscript = "mine.sql"\n'
@@ -175,7 +190,7 @@ def test_the_cache_of_an_existing_server_is_an_arm(tmp_path: Path) -> None:
     found = faults(EXISTING.replace("dsn", 'allow = ["database", "write"]\ndsn') + arms)
     assert found == [
         'server.allow: arm on switches the cache on; to allow it, add "settings" (allowed: database, write, settings, restart, objects,'
-        " drop-caches)"
+        " drop-caches, machine)"
     ]
     assert faults(MINIMAL + '[[arm]]\nname = "on"\nenabled = "on"\n') == [
         "arm[3].enabled: switches the cache of an existing server, and needs server.dsn; for a cluster of the study's own there is cache"

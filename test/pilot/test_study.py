@@ -187,7 +187,7 @@ def settings(server: Server) -> str:
 
 def state(server: Server) -> str:
     return server.sql(
-        "SELECT datname FROM pg_database ORDER BY 1", "SELECT name, setting FROM pg_file_settings ORDER BY 1",
+        "SELECT datname FROM pg_database ORDER BY 1", "SELECT name, setting FROM pg_file_settings ORDER BY 1, 2",
         "SELECT relname, reltablespace FROM pg_class WHERE relname LIKE 'mine%' ORDER BY 1",
     )  # fmt: skip
 
@@ -299,6 +299,37 @@ def test_the_cache_of_an_existing_server_off_and_on(place: Path, server: Server)
         assert (sum(looked.values()) > 0) == on, looked
     (advice,) = make([open_study(study)]).advice
     assert advice.verdict != "unclear", "off is held against on"
+
+
+def test_what_the_doctor_proposes_for_an_existing_server(place: Path, server: Server) -> None:
+    """Killed while it is in force; the command puts it back, and so does the next run."""
+    server.sql(
+        "CREATE TABLE mine AS SELECT id, repeat('x', 500) AS filler FROM generate_series(1, 1000) id", "CREATE INDEX mine_id ON mine (id)"
+    )
+    server.sql("ALTER SYSTEM SET checkpoint_timeout = '2min'", "ALTER SYSTEM SET wal_compression = off", "SELECT pg_reload_conf()")
+    before, study = state(server), place / "study"
+    arms = '[[arm]]\nname = "treated"\ntuning = "doctor"\n[[arm]]\nname = "as-it-is"\n'
+    path = scenario(place, script(place), arms, server=existing(server, '["settings"]'))
+
+    killed_after_a_run(path, study)
+    assert server.sql("SHOW checkpoint_timeout") == "15min"
+    done = subprocess.run(
+        [sys.executable, "-m", "pgflash", "pilot", "restore", str(study), "--json"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, len(json.loads(done.stdout)["restored"])) == (0, 1), done.stderr
+    assert (state(server), server.sql("SHOW checkpoint_timeout")) == (before, "2min")
+
+    status, events = run(path, study)
+    assert status == 0, events
+    assert (state(server), server.sql("SHOW checkpoint_timeout")) == (before, "2min")
+    assert not list(study.glob("*.json"))
+    treated, as_it_is = open_study(study).runs
+    assert "doctor" not in as_it_is["conditions"]
+    made = treated["conditions"]["doctor"]["made"]
+    assert "checkpoint_timeout = 15min" in made
+    assert not any(change.startswith(("echo", "sysctl")) for change in made), "what is the machine's was not allowed"
+    (figure,) = (figure for figure in make([open_study(study)]).figures if figure.id.startswith("tuning-"))
+    assert figure.series[0].x == ["as it is", "as the doctor proposes"]
 
 
 def test_a_role_that_may_not_switch_the_cache_is_told_before(place: Path, server: Server) -> None:
