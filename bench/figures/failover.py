@@ -25,9 +25,11 @@ from pgflash.units import MB
 ARMS = ("warm", "cold")
 GOALS = {"warm": "at least 0.90", "cold": "for comparison"}
 REPLICATED = {"wal_level": "replica", "max_wal_senders": "4", "hot_standby": "on", "synchronous_commit": "off"}
-FOLLOWING = {"pg_flashcache.follow": "on", "pg_flashcache.follow_interval": "2"}
+FOLLOWING = {
+    "pg_flashcache.follow": "on", "pg_flashcache.follow_interval": "2", "pg_flashcache.follow_conninfo": f"dbname={DATABASE} user=postgres",
+}  # fmt: skip
 GATE = 0.95  # of the primary's pages, before it is killed
-PATIENCE_S = 600
+PATIENCE_S = 300
 
 
 def figure(bench: Bench) -> None:
