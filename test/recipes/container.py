@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Reads container/Containerfile and compose.yaml: what can be known of them without a container engine.
+"""Reads what container/ has: what can be known of it without a container engine, and without Kubernetes.
 
 usage: container.py ROOT      last line `N passed, N failed`
 """
@@ -44,8 +44,51 @@ def checks(root: Path) -> dict[str, bool]:
     }
 
 
+def size(text: str) -> int:
+    number, unit = re.fullmatch(r"(\d+)(Gi|GB)", text).groups()
+    return int(number)
+
+
+def manifests(root: Path) -> dict[str, bool]:
+    folder = root / "container"
+    documents = [item for name in ("kubernetes.yaml", "cloudnative-pg.yaml") for item in yaml.safe_load_all((folder / name).read_text("utf-8"))]
+    kinds = {item["kind"]: item for item in documents}
+    pod = kinds["StatefulSet"]["spec"]["template"]["spec"]
+    postgres = pod["containers"][0]
+    environment = {item["name"]: item.get("value", "") for item in postgres["env"]}
+    mounts = {item["name"]: item["mountPath"] for item in postgres["volumeMounts"]}
+    flash = next(item for item in pod["volumes"] if item["name"] == "flash")["ephemeral"]["volumeClaimTemplate"]["spec"]
+    claims = {item["metadata"]["name"] for item in kinds["StatefulSet"]["spec"]["volumeClaimTemplates"]}
+    image = (folder / "Containerfile").read_text("utf-8")
+    user = pod["securityContext"]
+    cluster = kinds["Cluster"]["spec"]
+    parameters = cluster["postgresql"]["parameters"]
+    scratch = cluster["ephemeralVolumeSource"]["volumeClaimTemplate"]["spec"]["resources"]["requests"]["storage"]
+    extension = cluster["postgresql"]["extensions"][0]
+    made_for = re.search(r"pg_flashcache:(\S+)-(\d+)-(\w+) ", (folder / "Containerfile.extension").read_text("utf-8"))
+    version = re.search(r"default_version = '(.+)'", (root / "pg_flashcache.control").read_text("utf-8"))[1]
+    return {
+        "the cache lies on the volume for it": environment["FLASHCACHE_FILE"].startswith(f"{mounts['flash']}/"),
+        "which is larger than the cache": size(flash["resources"]["requests"]["storage"]) > size(environment["FLASHCACHE_SIZE"]),
+        "each mount has a volume": set(mounts) == claims | {"flash"},
+        "the image's user runs it, and owns the volumes": f"--gid {user['fsGroup']} postgres" in image
+        and f"--uid {user['runAsUser']} --gid {user['runAsGroup']}" in image,
+        "the entry point knows the environment": all(name in (folder / "entrypoint.sh").read_text("utf-8") for name in environment),
+        "both name the profile": user["seccompProfile"] == cluster["seccompProfile"] == {"type": "Localhost", "localhostProfile": "profiles/pg_flashcache.json"},
+        "the operator's scratch volume has the cache, and room": parameters["pg_flashcache.file"].startswith("/controller/")
+        and size(scratch) > size(parameters["pg_flashcache.size"]),
+        "the library is preloaded, from the extension's image": cluster["postgresql"]["shared_preload_libraries"] == ["pg_flashcache"]
+        and extension["name"] == "pg_flashcache",
+        "the images are for the same server": made_for is not None
+        and extension["image"]["reference"].endswith(f"pg_flashcache:{made_for[1]}-{made_for[2]}-{made_for[3]}")
+        and cluster["imageName"].endswith(f":{made_for[2]}-minimal-{made_for[3]}")
+        and version == made_for[1],
+        "the database is of that cluster": kinds["Database"]["spec"]["cluster"]["name"] == kinds["Cluster"]["metadata"]["name"],
+    }
+
+
 def main() -> int:
-    results = checks(Path(sys.argv[1]))
+    results = checks(Path(sys.argv[1])) | manifests(Path(sys.argv[1]))
     for what, good in results.items():
         if not good:
             print(f"not ok: {what}")

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Proves: rpm/pg_flashcache.spec can be parsed for each major, rpmlint finds no error in it, and rpmbuild makes a package of
 #   it, here for Debian's server, with the files that belong there and with io_uring. The entry point of
-#   container/Containerfile makes a cluster whose cache becomes active (recipes/entrypoint.sh); compose.yaml and the
-#   recipe itself are read, not run: that takes a container engine and a base image.
+#   container/Containerfile makes a cluster whose cache becomes active (recipes/entrypoint.sh); compose.yaml, the manifests
+#   of Kubernetes and the recipes themselves are read, not run: that takes a container engine and a base image. Under the
+#   seccomp profile of an engine the cache is off, and active under the one that container/seccomp.py makes of that.
 # Majors: 15
-# Packages: cpio rpm rpmlint python3-yaml
+# Packages: cpio golang-github-containers-common rpm rpmlint python3-seccomp python3-yaml
 # Minutes: 2
 
 stage() {
@@ -15,8 +16,9 @@ stage() {
     recipe_rpm "$built" || echo "0 passed, 1 failed"
     server /usr/bin/python3 "$tree/test/recipes/container.py" "$tree" || true
     server "$tree/test/recipes/entrypoint.sh" "$tree/container/entrypoint.sh" "$(stage_directory recipes)" || true
+    server "$tree/test/recipes/profiles.sh" "$tree" "$(stage_directory profiles)" || true
   } 2>&1 | tee "$work/recipes.all"
-  sum_suites "$work/recipes.all" 3 0
+  sum_suites "$work/recipes.all" 4 0
 }
 
 recipe_rpm() {
