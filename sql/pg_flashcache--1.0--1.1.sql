@@ -147,11 +147,17 @@ LANGUAGE C;
 COMMENT ON FUNCTION pg_flashcache_policy_changed() IS
 	'trigger: the policies take effect when the transaction commits';
 
+-- for each row: a subscription runs no other triggers of these events
 CREATE TRIGGER pg_flashcache_policy_changed
-	AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON pg_flashcache_policy_rules
+	AFTER INSERT OR UPDATE OR DELETE ON pg_flashcache_policy_rules
+	FOR EACH ROW EXECUTE FUNCTION @extschema@.pg_flashcache_policy_changed();
+
+CREATE TRIGGER pg_flashcache_policy_truncated
+	AFTER TRUNCATE ON pg_flashcache_policy_rules
 	FOR EACH STATEMENT EXECUTE FUNCTION @extschema@.pg_flashcache_policy_changed();
 
 ALTER TABLE pg_flashcache_policy_rules ENABLE ALWAYS TRIGGER pg_flashcache_policy_changed;
+ALTER TABLE pg_flashcache_policy_rules ENABLE ALWAYS TRIGGER pg_flashcache_policy_truncated;
 
 CREATE FUNCTION pg_flashcache_set_policy(relation regclass, policy text)
 RETURNS void
@@ -273,7 +279,7 @@ COMMENT ON COLUMN pg_stat_flashcache_policy.files IS
 COMMENT ON COLUMN pg_stat_flashcache_policy.files_without_place IS
 	'files whose policy has no effect, since there was no place for it';
 COMMENT ON COLUMN pg_stat_flashcache_policy.databases_without_place IS
-	'databases whose policies have no effect, since there was no place';
+	'databases that are not looked at now, since 256 others are; they take turns';
 COMMENT ON COLUMN pg_stat_flashcache_policy.last_look IS
 	'when rules were read last, in any database';
 

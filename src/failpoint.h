@@ -93,6 +93,8 @@ typedef enum FcFailpointId
 								 * loaded */
 	FC_FP_BYPASS_DUE,			/* error: the time to look at a tablespace
 								 * does not come */
+	FC_FP_POLICY_LOOK,			/* delay: of a look at the policies of a
+								 * database */
 	FC_FP_COUNT
 } FcFailpointId;
 

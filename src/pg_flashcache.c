@@ -300,8 +300,11 @@ fc_buffers_main(Datum arg)
 void
 fc_resolver_main(Datum arg)
 {
+	uint32		look;
+
+	memcpy(&look, MyBgworkerEntry->bgw_extra, sizeof(look));
 	if (fc_rules_there())
-		fc_resolver_run(DatumGetObjectId(arg));
+		fc_resolver_run(DatumGetObjectId(arg), look);
 	proc_exit(0);
 }
 

@@ -5,12 +5,13 @@
  *
  * Nobody is to wait for this, and it waits for nobody: the few catalogs that
  * are read are locked only where that is possible at once, relations are not
- * locked at all, and what is locked deeper down ends the look after LOCK_MS.
- * While it lasts nobody can drop, move or copy the database, so it is ended
- * after LOOK_MS at the latest.  Settings of the database or of the role do not
- * count, which its owner has made: he could have it take a plan that never ends.
- * What goes wrong may go wrong every few seconds: the view shows it, not the
- * log; but for what happens while the database is entered.
+ * locked at all, and what is locked deeper down, or keeps the database from
+ * being entered, ends the look after LOCK_MS.  While it lasts nobody can drop,
+ * move or copy the database, so it is ended after fc_rules_patience_ms() at the
+ * latest.  Settings of the database or of the role do not count, which its owner
+ * has made: he could have it take a plan that never ends.  What goes wrong may
+ * go wrong every few seconds: the view shows it, not the log; but for what
+ * happens while the database is entered, after which the worker is gone.
  *
  * The table of rules is trusted only where it is the extension's and a
  * superuser's.
@@ -27,6 +28,7 @@
 #include "access/table.h"
 #include "access/xact.h"
 #include "access/xlog.h"
+#include "catalog/pg_authid.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_database.h"
 #include "catalog/pg_depend.h"
@@ -39,6 +41,7 @@
 #include "commands/extension.h"
 #include "compat.h"
 #include "executor/spi.h"
+#include "failpoint.h"
 #include "handoff.h"
 #include "miscadmin.h"
 #include "pgstat.h"
@@ -57,11 +60,26 @@
 #include "utils/timeout.h"
 
 #define LOCK_MS "1000"
-#define LOOK_MS 5000
+
+#define LIST_MS 5000
 
 #define MOST_DATABASES 65536
 
 /* ---- the worker ---- */
+
+static uint32 this_look;		/* its number */
+
+static void
+failed(FcRulesState state, const char *reason)
+{
+	fc_rules_failed(MyDatabaseId, this_look, state, reason);
+}
+
+static void
+published(FcRuleFile *files, uint32 n, uint32 rules)
+{
+	fc_rules_publish(MyDatabaseId, this_look, files, n, rules);
+}
 
 /*
  * The table of rules of this database, locked; InvalidOid if there is none
@@ -132,7 +150,7 @@ publish(Oid table)
 
 	if (rules.n == 0)
 	{
-		fc_rules_publish(MyDatabaseId, NULL, 0, 0);
+		published(NULL, 0, 0);
 		return;
 	}
 	resolved = fc_rulebook_resolve(&rules, false, &n);
@@ -141,7 +159,7 @@ publish(Oid table)
 	for (uint32 i = 0; i < n; i++)
 		files[i] = resolved[i].file;
 	memcpy(&files[n], wide, nwide * sizeof(FcRuleFile));
-	fc_rules_publish(MyDatabaseId, files, n + nwide, rules.n);
+	published(files, n + nwide, rules.n);
 }
 
 /*
@@ -179,16 +197,18 @@ look_at_rules(void)
 	bool		locked;
 
 	SET_LOCKTAG_OBJECT(lock, InvalidOid, DatabaseRelationId, MyDatabaseId, 0);
+	(void) fc_failpoint(FC_FP_POLICY_LOOK);
+	CHECK_FOR_INTERRUPTS();
 	if (LockAcquire(&lock, RowExclusiveLock, false, true) == LOCKACQUIRE_NOT_AVAIL)
-		fc_rules_failed(MyDatabaseId, FC_RULES_LOCKED, "somebody is about to drop, move or copy the database");
+		failed(FC_RULES_LOCKED, "somebody is about to drop, move or copy the database");
 	else if (!lock_catalogs())
-		fc_rules_failed(MyDatabaseId, FC_RULES_LOCKED, "a system catalog is locked");
+		failed(FC_RULES_LOCKED, "a system catalog is locked");
 	else if (OidIsValid(table = find_rules(&locked)))
 		publish(table);
 	else if (locked)
-		fc_rules_failed(MyDatabaseId, FC_RULES_LOCKED, "the table of rules is locked");
+		failed(FC_RULES_LOCKED, "the table of rules is locked");
 	else
-		fc_rules_publish(MyDatabaseId, NULL, 0, 0);
+		published(NULL, 0, 0);
 }
 
 /* Which databases there are that can have rules. */
@@ -279,13 +299,21 @@ on_sigterm(SIGNAL_ARGS)
 }
 
 void
-fc_resolver_run(Oid db)
+fc_resolver_run(Oid db, uint32 look)
 {
 	MemoryContext memory;
+	volatile int patience = 0;
+	char		reason[FC_RULES_REASON_LEN];
+	Oid			user;
+	int			security;
+
+	this_look = look;
 
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	pqsignal(SIGTERM, die);
 	BackgroundWorkerUnblockSignals();
+	/* whoever has locked the database is not waited for, either */
+	SetConfigOption("lock_timeout", LOCK_MS, PGC_SUSET, PGC_S_OVERRIDE);
 	BackgroundWorkerInitializeConnectionByOid(db, InvalidOid, OidIsValid(db) ? BGWORKER_BYPASS_ALLOWCONN : 0);
 	/* from here on it waits for nobody for long, and can end without a FATAL */
 	pqsignal(SIGTERM, on_sigterm);
@@ -297,7 +325,11 @@ fc_resolver_run(Oid db)
 	{
 		StartTransactionCommand();
 		PushActiveSnapshot(GetTransactionSnapshot());
-		enable_timeout_after(STATEMENT_TIMEOUT, LOOK_MS);
+		/* whom the database's own setting of "role" has made of it */
+		GetUserIdAndSecContext(&user, &security);
+		SetUserIdAndSecContext(BOOTSTRAP_SUPERUSERID, security | SECURITY_LOCAL_USERID_CHANGE);
+		patience = OidIsValid(db) ? fc_rules_patience_ms(db) : LIST_MS;
+		enable_timeout_after(STATEMENT_TIMEOUT, patience);
 		if (OidIsValid(db))
 		{
 			discard_settings();
@@ -307,6 +339,7 @@ fc_resolver_run(Oid db)
 		else
 			look_at_databases();
 		disable_timeout(STATEMENT_TIMEOUT, false);
+		SetUserIdAndSecContext(user, security);
 		PopActiveSnapshot();
 		CommitTransactionCommand();
 	}
@@ -319,8 +352,11 @@ fc_resolver_run(Oid db)
 		error = CopyErrorData();
 		FlushErrorState();
 		AbortCurrentTransaction();
+		strlcpy(reason, error->message, sizeof(reason));
+		if (error->sqlerrcode == ERRCODE_QUERY_CANCELED && !ShutdownRequestPending)
+			snprintf(reason, sizeof(reason), "the look was ended after %d ms", patience);
 		if (OidIsValid(db))
-			fc_rules_failed(db, error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE ? FC_RULES_LOCKED : FC_RULES_FAILED, error->message);
+			fc_rules_failed(db, look, error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE ? FC_RULES_LOCKED : FC_RULES_FAILED, reason);
 		else
 			fc_rules_want_list();
 	}

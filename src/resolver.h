@@ -16,7 +16,7 @@
 /* In the postmaster: each transaction that changes something will say so. */
 extern void fc_resolver_init(void);
 
-/* Body of the background worker: looks at that database, or, InvalidOid, at which there are. */
-extern void fc_resolver_run(Oid db);
+/* Body of the background worker: looks at that database, by that number, or, InvalidOid, at which there are. */
+extern void fc_resolver_run(Oid db, uint32 look);
 
 #endif							/* FC_RESOLVER_H */

@@ -50,7 +50,7 @@ static const char *const resolve_sql =
 "  SELECT i.inhrelid, t.policy, t.schemaname, t.objname, t.depth + 1"
 "  FROM tree t JOIN pg_catalog.pg_inherits i ON i.inhparent = t.oid"
 "), files AS ("
-"  SELECT c.oid, pg_catalog.pg_relation_filenode(c.oid) AS file,"
+"  SELECT c.oid, CASE c.relfilenode WHEN 0 THEN pg_catalog.pg_relation_filenode(c.oid) ELSE c.relfilenode END AS file,"
 "    CASE c.reltablespace WHEN 0 THEN d.dattablespace ELSE c.reltablespace END AS spc"
 "  FROM pg_catalog.pg_class c, pg_catalog.pg_database d"
 "  WHERE c.relkind IN ('r', 'i', 't', 'm', 'S') AND c.relpersistence = 'p' AND NOT c.relisshared"

@@ -104,7 +104,7 @@ is_as_made(Relation rel)
 	TupleDesc	desc = RelationGetDescr(rel);
 	int			columns = 0;
 	bool		plain = rel->rd_rel->relam == HEAP_TABLE_AM_OID && rel->rd_rules == NULL && !rel->rd_rel->relispartition &&
-		desc->constr != NULL && desc->constr->num_check == 2 && rel->trigdesc != NULL && rel->trigdesc->numtriggers == 1;
+		desc->constr != NULL && desc->constr->num_check == 2 && rel->trigdesc != NULL && rel->trigdesc->numtriggers == 2;
 	List	   *indexes = RelationGetIndexList(rel);
 	ListCell   *lc;
 

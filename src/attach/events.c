@@ -194,10 +194,12 @@ note_policies(Node *statement)
 	switch (nodeTag(statement))
 	{
 		case T_AlterTableStmt:
-			/* its triggers may be on again, after a restore without them */
-			if (strcmp(((AlterTableStmt *) statement)->relation->relname, FC_RULES_TABLE) == 0)
-				fc_rules_note(FC_NOTE_LOOK);	/* anybody may name it so: a
-												 * look, but no urgent one */
+			/*
+			 * its triggers may be on again, after a restore without them; it
+			 * is a superuser's, and anybody may name his own so
+			 */
+			if (strcmp(((AlterTableStmt *) statement)->relation->relname, FC_RULES_TABLE) == 0 && superuser())
+				fc_rules_note(FC_NOTE_LOOK);
 			fc_rules_note(FC_NOTE_FILES);
 			break;
 		case T_AlterTableMoveAllStmt:
@@ -208,6 +210,9 @@ note_policies(Node *statement)
 		case T_DropStmt:
 			if (((DropStmt *) statement)->removeType == OBJECT_EXTENSION || ((DropStmt *) statement)->removeType == OBJECT_SCHEMA)
 				fc_rules_note(FC_NOTE_FILES);
+			break;
+		case T_AlterDatabaseStmt:	/* it may accept connections again */
+			fc_rules_note(FC_NOTE_DATABASES);
 			break;
 		case T_TransactionStmt:
 			if (((TransactionStmt *) statement)->kind == TRANS_STMT_COMMIT_PREPARED && fc_rules_prepared(MyDatabaseId) != 0)

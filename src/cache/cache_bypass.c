@@ -324,13 +324,20 @@ fc_bypass_count(const FcRun *run)
 		pg_atomic_fetch_add_u64(&fc_bypass_shared->stripe[MyProcPid % FC_STRIPES].bypassed[(FcPaddedTablespace *) p - fc_bypass_shared->of], run->n);
 }
 
-/* Bypassed: has the disk become slower?  That is a reason for a trial, no verdict; so a mean that may lose something will do. */
+/*
+ * Bypassed: has the disk become slower?  That is a reason for a trial, no verdict;
+ * so a mean that may lose something will do.  What the page cache answers is not
+ * the disk's, unless that was as fast.
+ */
 static void
 note_bypassed(FcTablespace *p, uint64 ns)
 {
 	static uint32 skipped = 0;
+	uint64		page_cache_ns = fc_failpoint_page_cache_ns(FC_PAGE_CACHE_NS);
 	uint32		mean;
 
+	if (ns < page_cache_ns && pg_atomic_read_u32(&p->disk_then) >= page_cache_ns)
+		return;
 	if (++skipped < TIMED_ONE_IN)
 		return;
 	skipped = 0;

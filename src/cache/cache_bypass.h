@@ -41,6 +41,7 @@ typedef struct FcTablespace
 	pg_atomic_uint32 begun[2];	/* samples that were begun, by FcArmOf */
 	pg_atomic_uint32 n[2];		/* samples so far, by FcArmOf */
 	pg_atomic_uint32 disk_now;	/* bypassed: what a read takes, ns; 0: unknown */
+	pg_atomic_uint32 disk_then; /* what it took when that began */
 	pg_atomic_uint64 force_at;	/* ns: a read may be made for a sample from
 								 * then on */
 	slock_t		lock;			/* protects what follows */

@@ -58,6 +58,7 @@ fc_bypass_shmem_init(void)
 			pg_atomic_init_u32(&p->n[j], 0);
 		}
 		pg_atomic_init_u32(&p->disk_now, 0);
+		pg_atomic_init_u32(&p->disk_then, 0);
 		pg_atomic_init_u64(&p->force_at, 0);
 		SpinLockInit(&p->lock);
 		for (int j = 0; j < FC_STRIPES; j++)
@@ -146,7 +147,12 @@ review(FcTablespace *p, uint64 now, const FcBypassTimes *times)
 		if (fc_policy_on_trial(policy) && !trial)
 			pg_atomic_write_u32(&p->salt, pg_prng_uint32(&pg_global_prng_state));
 		if (policy->state == FC_BYPASS_BYPASSED && before != FC_BYPASS_BYPASSED)
-			pg_atomic_write_u32(&p->disk_now, (uint32) Min(fc_arm_mean(&p->last[FC_ARM_DISK]), (double) PG_UINT32_MAX));
+		{
+			uint32		then = (uint32) Min(fc_arm_mean(&p->last[FC_ARM_DISK]), (double) PG_UINT32_MAX);
+
+			pg_atomic_write_u32(&p->disk_then, then);
+			pg_atomic_write_u32(&p->disk_now, then);
+		}
 		clear(p);
 		pg_atomic_write_u32(&p->way, way_by(policy));
 	}

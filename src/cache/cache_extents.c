@@ -254,7 +254,7 @@ take_extent(const FcHint *hint, FcDataPeek peek, bool again)
 		load = MemoryContextAlloc(TopMemoryContext, sizeof(FcLoad));
 	}
 	for (int i = 0; i < FC_EXTENT_PAGES; i++, tag.blk++)
-		if (tag.blk != hint->tag.blk && !fc_bufscan_holds(&tag))
+		if (tag.blk != hint->tag.blk && fc_bypass_fills(&tag, fc_directory_hash(&tag)) && !fc_bufscan_holds(&tag))
 			wanted |= (FcLoadMask) 1 << i;
 	if (wanted == 0)
 		return true;

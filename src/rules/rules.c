@@ -12,11 +12,21 @@
  */
 #include "postgres.h"
 
+#include "failpoint.h"
 #include "port/atomics.h"
 #include "rules/rules.h"
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
 #include "utils/timestamp.h"
+
+/*
+ * How long a look may take: four times what the last one took, twice as long
+ * after each that did not succeed, within these bounds.
+ */
+#define SHORTEST_LOOK_MS 5000
+#define LONGEST_LOOK_MS 60000
+#define LOOK_MARGIN 4
+#define MOST_DOUBLED 4
 
 typedef struct RulesShared
 {
@@ -24,6 +34,7 @@ typedef struct RulesShared
 	pg_atomic_uint32 version;	/* of the list; changed under the lock */
 	uint32		max_files;
 	uint32		nfiles;
+	uint32		looks;			/* begun since the start */
 	bool		list_wanted;
 	bool		all_seen;		/* each database had a place since the start */
 	Oid			rotated_to;		/* the last one that was given a place in turn */
@@ -200,11 +211,20 @@ find_database(Oid db)
 	return NULL;
 }
 
+/* The same, unless another look has begun since. */
+static FcRulesDatabase *
+find_look(Oid db, uint32 look)
+{
+	FcRulesDatabase *database = find_database(db);
+
+	return database != NULL && database->look == look ? database : NULL;
+}
+
 /* A look has found no rules, and nothing has changed since: none is under way, or still to come, that may find some. */
 static bool
 has_none(const FcRulesDatabase *d)
 {
-	return d->rules == 0 && d->state == FC_RULES_KNOWN && d->looked_at >= d->tried_at && d->wanted == d->done;
+	return d->rules == 0 && fc_rules_succeeded(d) && d->wanted == d->done;
 }
 
 /* A free place, or that of the database that was found longest ago to have no rules; NULL if there is none. */
@@ -361,7 +381,7 @@ make_room(FcRulesDatabase *database, uint32 n)
 /* ---- publishing ---- */
 
 void
-fc_rules_publish(Oid db, FcRuleFile *files, uint32 n, uint32 rules)
+fc_rules_publish(Oid db, uint32 look, FcRuleFile *files, uint32 n, uint32 rules)
 {
 	FcRulesDatabase *database;
 	uint32		fit;
@@ -384,7 +404,7 @@ fc_rules_publish(Oid db, FcRuleFile *files, uint32 n, uint32 rules)
 			qsort(files, n, sizeof(FcRuleFile), compare_rules);
 		qsort(files, fit, sizeof(FcRuleFile), compare_files);
 		LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
-		database = find_database(db);
+		database = find_look(db, look);
 		room = database != NULL ? make_room(database, Min(fit, room_for(db))) : fit;
 		if (fit <= room)
 			break;
@@ -394,6 +414,8 @@ fc_rules_publish(Oid db, FcRuleFile *files, uint32 n, uint32 rules)
 	/* one that has no place any more was dropped, or has given it up */
 	if (database != NULL)
 	{
+		TimestampTz now = GetCurrentTimestamp();
+
 		fit = replace(db, files, fit);
 		database->state = FC_RULES_KNOWN;
 		database->answered = true;
@@ -401,20 +423,21 @@ fc_rules_publish(Oid db, FcRuleFile *files, uint32 n, uint32 rules)
 		database->rules = rules;
 		database->files = fit;
 		database->without_place = n - fit;
-		database->looked_at = GetCurrentTimestamp();
+		database->took_ms = (uint32) Min(Max(now - database->tried_at, 0) / 1000, LONGEST_LOOK_MS);
+		database->looked_at = now;
 	}
 	LWLockRelease(&shared->lock);
 }
 
 void
-fc_rules_failed(Oid db, FcRulesState state, const char *reason)
+fc_rules_failed(Oid db, uint32 look, FcRulesState state, const char *reason)
 {
 	FcRulesDatabase *database;
 
 	if (shared == NULL)
 		return;
 	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
-	if ((database = find_database(db)) != NULL)
+	if ((database = find_look(db, look)) != NULL)
 	{
 		database->state = state;
 		database->answered = true;
@@ -604,15 +627,38 @@ fc_rules_list_begins(void)
 	LWLockRelease(&shared->lock);
 }
 
-void
-fc_rules_begin(Oid db, XLogRecPtr replayed)
+int
+fc_rules_patience_ms(Oid db)
 {
 	FcRulesDatabase *database;
+	uint64		patience = SHORTEST_LOOK_MS;
 
+	LWLockAcquire(&shared->lock, LW_SHARED);
+	if ((database = find_database(db)) != NULL)
+		patience = (uint64) fc_failpoint_number("FC_LOOK_MS", Max(SHORTEST_LOOK_MS, database->took_ms * LOOK_MARGIN)) <<
+			Min(database->failures, MOST_DOUBLED);
+	LWLockRelease(&shared->lock);
+	return (int) Min(patience, LONGEST_LOOK_MS);
+}
+
+uint32
+fc_rules_begin(Oid db, XLogRecPtr replayed, FcRulesDatabase *before)
+{
+	FcRulesDatabase *database;
+	uint32		look = 0;
+
+	memset(before, 0, sizeof(*before));
 	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
 	if ((database = find_database(db)) != NULL)
 	{
-		database->failures = database->state == FC_RULES_FAILED && database->looked_at < database->tried_at ? database->failures + 1 : 0;
+		*before = *database;
+		/* only a lock in the way says nothing of the next one */
+		if (fc_rules_succeeded(database) || database->tried_at == 0)
+			database->failures = 0;
+		else if (!database->answered || database->state == FC_RULES_FAILED)
+			database->failures++;
+		look = ++shared->looks;
+		database->look = look;
 		database->answered = false;
 		database->done = database->wanted;
 		database->urgent = false;
@@ -620,20 +666,40 @@ fc_rules_begin(Oid db, XLogRecPtr replayed)
 		database->replayed = replayed;
 	}
 	LWLockRelease(&shared->lock);
+	return look;
 }
 
 void
-fc_rules_ended(Oid db)
+fc_rules_refused(const FcRulesDatabase *before)
+{
+	FcRulesDatabase *database;
+
+	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	if ((database = find_database(before->db)) != NULL)
+	{
+		database->failures = before->failures;
+		database->answered = before->answered;
+		database->tried_at = before->tried_at;
+		database->replayed = before->replayed;
+		database->done = before->done;
+		database->urgent = true;
+		strlcpy(database->reason, "no background worker is free: see max_worker_processes", sizeof(database->reason));
+	}
+	LWLockRelease(&shared->lock);
+}
+
+void
+fc_rules_ended(Oid db, uint32 look)
 {
 	FcRulesDatabase *database;
 	bool		answered;
 
 	LWLockAcquire(&shared->lock, LW_SHARED);
-	database = find_database(db);
+	database = find_look(db, look);
 	answered = database == NULL || database->answered;
 	LWLockRelease(&shared->lock);
 	if (!answered)
-		fc_rules_failed(db, FC_RULES_FAILED, "the worker ended before it was done: see the server's log");
+		fc_rules_failed(db, look, FC_RULES_FAILED, "the worker ended before it was done: see the server's log");
 }
 
 /* ---- inspection ---- */

@@ -72,6 +72,8 @@ typedef struct FcRulesDatabase
 	TimestampTz looked_at;		/* when the rules were read that are in force;
 								 * 0 = never */
 	TimestampTz tried_at;		/* when a look was begun; 0 = never */
+	uint32		look;			/* number of the last one; 0 = there was none */
+	uint32		took_ms;		/* the last one that succeeded */
 	XLogRecPtr	replayed;		/* on a standby: until where, at that time */
 	uint32		rules;
 	uint32		files;			/* published */
@@ -83,7 +85,9 @@ typedef struct FcRulesDatabase
 	uint32		failures;		/* looks in a row that did not succeed, before
 								 * the last one */
 	bool		urgent;			/* a rule has changed */
-	bool		answered;		/* the last look has said what came of it */
+	bool		answered;		/* the last look has said what came of it;
+								 * false: it is under way, or ended without a
+								 * word, or there was none */
 	char		reason[FC_RULES_REASON_LEN];	/* of that state, or empty */
 } FcRulesDatabase;
 
@@ -107,14 +111,16 @@ extern FcRule fc_rule_of(FcRel rel);
 
 /*
  * The files of a database from now on, n of them; they are sorted.  `rules`:
- * how many there are.  What does not fit is left out, `keep` before `none`.
+ * how many there are.  `look`, here and below: the number of the look that has
+ * found that; one that is not the last any more, since the writer that had
+ * begun it died, changes nothing.  What does not fit is left out, `keep` before `none`.
  * Of all places each database that has rules may have an equal share; what it
  * has beyond that gives way to others.
  */
-extern void fc_rules_publish(Oid db, FcRuleFile *files, uint32 n, uint32 rules);
+extern void fc_rules_publish(Oid db, uint32 look, FcRuleFile *files, uint32 n, uint32 rules);
 
 /* The look did not succeed: what was published stays. */
-extern void fc_rules_failed(Oid db, FcRulesState state, const char *reason);
+extern void fc_rules_failed(Oid db, uint32 look, FcRulesState state, const char *reason);
 
 /* These are all databases there are, which are sorted; what others have published is dropped. */
 extern void fc_rules_databases_are(Oid *dbs, int n);
@@ -141,9 +147,24 @@ extern void fc_rules_want_list(void);
 extern bool fc_rules_list_wanted(void);
 extern void fc_rules_list_begins(void);
 
-/* A look begins, when that had been replayed (InvalidXLogRecPtr on a primary); its worker has ended. */
-extern void fc_rules_begin(Oid db, XLogRecPtr replayed);
-extern void fc_rules_ended(Oid db);
+/* Did the last look succeed? */
+static inline bool
+fc_rules_succeeded(const FcRulesDatabase *d)
+{
+	return d->answered && d->state == FC_RULES_KNOWN;
+}
+
+/* How long a look at the database may take, which its database can't be dropped for so long. */
+extern int	fc_rules_patience_ms(Oid db);
+
+/*
+ * A look begins, when that had been replayed (InvalidXLogRecPtr on a primary);
+ * returns its number.  *before: what was known until then, for the case that
+ * it can't begin, since no worker was free.  Its worker has ended.
+ */
+extern uint32 fc_rules_begin(Oid db, XLogRecPtr replayed, FcRulesDatabase *before);
+extern void fc_rules_refused(const FcRulesDatabase *before);
+extern void fc_rules_ended(Oid db, uint32 look);
 
 /* ---- what this process has changed, for the end of its transaction ---- */
 

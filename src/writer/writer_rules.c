@@ -6,9 +6,9 @@
  * One for each look at a database, and one for the list of databases; resolver.c
  * is what they do.  There are looks
  *	- at each database after the start of the server, or when it is new;
- *	- at once when a rule has changed, and at most once a second when files,
- *	  names or partitions have: whose transaction has done so says it at its
- *	  end (fc_rules_want());
+ *	- at once when a rule has changed; when files, names or partitions have,
+ *	  at most once a second, and for a tenth of the time at most: whose
+ *	  transaction has done so says it at its end (fc_rules_want());
  *	- every 10 s at each database of a standby, where nobody says anything, if
  *	  something has been replayed since; every minute at those of a primary
  *	  that have rules, or prepared transactions (what logical replication has
@@ -16,8 +16,8 @@
  *	- 5 s after one that found a lock in its way, and after one that failed
  *	  otherwise, at first; then half as often each time, down to every 10 min.
  *
- * Mostly one at a time.  A worker may have to wait to enter its database, as
- * long as somebody moves or drops that: after 2 s the others go on beside it.
+ * Mostly one at a time.  A worker may have to wait to enter its database, for a
+ * second, and a look may take long: after 2 s the others go on beside it.
  *
  * Copyright (c) 2026, the pg_flashcache developers
  *
@@ -39,6 +39,7 @@
 #define PATIENCE_MS 2000
 #define STEP_MS 100
 #define SOON_MS 1000			/* between two looks for files that changed */
+#define RESTS 10				/* a look, for so many times as long as the last one took */
 #define AGAIN_MS 5000
 #define MOST_DOUBLED 7
 #define STANDBY_MS 10000
@@ -51,11 +52,14 @@ static struct
 {
 	BackgroundWorkerHandle *handle; /* NULL: a free place */
 	Oid			db;				/* InvalidOid: the list */
+	uint32		look;			/* its number */
 	TimestampTz started_at;
 }			worker[WORKERS];
 
 static TimestampTz looked_at = 0;	/* whether there is something to be done */
 static TimestampTz listed_at = 0;
+static XLogRecPtr listed_replayed;	/* until where, then; InvalidXLogRecPtr on a
+									 * primary */
 static TimestampTz refused_at = 0;	/* there was no place for a worker */
 
 static bool
@@ -76,7 +80,7 @@ reap(void)
 		pfree(worker[i].handle);
 		worker[i].handle = NULL;
 		if (OidIsValid(worker[i].db))
-			fc_rules_ended(worker[i].db);
+			fc_rules_ended(worker[i].db, worker[i].look);
 	}
 }
 
@@ -106,7 +110,7 @@ is_at_work(Oid db)
 }
 
 static bool
-start_worker(int place, Oid db, TimestampTz now)
+start_worker(int place, Oid db, uint32 look, TimestampTz now)
 {
 	BackgroundWorker w = {0};
 
@@ -117,6 +121,7 @@ start_worker(int place, Oid db, TimestampTz now)
 	w.bgw_start_time = BgWorkerStart_ConsistentState;
 	w.bgw_restart_time = BGW_NEVER_RESTART;
 	w.bgw_main_arg = ObjectIdGetDatum(db);
+	memcpy(w.bgw_extra, &look, sizeof(look));
 	if (!fc_library_name(w.bgw_library_name, sizeof(w.bgw_library_name)) ||
 		!RegisterDynamicBackgroundWorker(&w, &worker[place].handle))
 	{
@@ -125,6 +130,7 @@ start_worker(int place, Oid db, TimestampTz now)
 		return false;
 	}
 	worker[place].db = db;
+	worker[place].look = look;
 	worker[place].started_at = now;
 	return true;
 }
@@ -132,14 +138,14 @@ start_worker(int place, Oid db, TimestampTz now)
 static bool
 is_due(const FcRulesDatabase *d, XLogRecPtr replayed, TimestampTz now)
 {
-	bool		in_vain = d->tried_at != 0 && (d->state != FC_RULES_KNOWN || d->looked_at < d->tried_at);
+	bool		in_vain = d->tried_at != 0 && !fc_rules_succeeded(d);
 
 	if (d->urgent || d->tried_at == 0)
 		return true;
 	if (in_vain)
-		return is_after(d->tried_at, d->state == FC_RULES_LOCKED ? AGAIN_MS : AGAIN_MS << Min(d->failures, MOST_DOUBLED), now);
+		return is_after(d->tried_at, d->answered && d->state == FC_RULES_LOCKED ? AGAIN_MS : AGAIN_MS << Min(d->failures, MOST_DOUBLED), now);
 	if (d->wanted != d->done)
-		return is_after(d->tried_at, SOON_MS, now);
+		return is_after(d->tried_at, Max(SOON_MS, d->took_ms * RESTS), now);
 	if (!XLogRecPtrIsInvalid(replayed))
 		return d->replayed != replayed && is_after(d->tried_at, STANDBY_MS, now);
 
@@ -183,11 +189,27 @@ next_database(XLogRecPtr replayed, TimestampTz now)
 	return next != NULL ? next->db : InvalidOid;
 }
 
+/*
+ * Nobody tells a standby of a new database.  One that has become a primary has
+ * to ask once more: what was replayed last may have been one.
+ */
+static bool
+is_list_due(XLogRecPtr replayed, TimestampTz now)
+{
+	if (fc_rules_list_wanted() && is_after(listed_at, SOON_MS, now))
+		return true;
+	if (XLogRecPtrIsInvalid(replayed))
+		return is_after(listed_at, LIST_MS, now) || !XLogRecPtrIsInvalid(listed_replayed);
+	return is_after(listed_at, LIST_STANDBY_MS, now) && listed_replayed != replayed;
+}
+
 void
 fc_writer_run_resolvers(void)
 {
 	XLogRecPtr	replayed = InvalidXLogRecPtr;
+	FcRulesDatabase before;
 	TimestampTz now;
+	uint32		look;
 	int			place;
 	Oid			db;
 
@@ -203,24 +225,25 @@ fc_writer_run_resolvers(void)
 	place = free_place(now);
 	if (place < 0)
 		return;
-	if (!is_at_work(InvalidOid) &&
-		(is_after(listed_at, RecoveryInProgress() ? LIST_STANDBY_MS : LIST_MS, now) ||
-		 (fc_rules_list_wanted() && is_after(listed_at, SOON_MS, now))))
+	if (RecoveryInProgress())
+		replayed = GetXLogReplayRecPtr(NULL);
+	if (!is_at_work(InvalidOid) && is_list_due(replayed, now))
 	{
 		/* said before: what changes from now on, it may not see */
 		fc_rules_list_begins();
-		if (start_worker(place, InvalidOid, now))
+		if (start_worker(place, InvalidOid, 0, now))
+		{
 			listed_at = now;
+			listed_replayed = replayed;
+		}
 		else
 			fc_rules_want_list();
 		return;
 	}
-	if (RecoveryInProgress())
-		replayed = GetXLogReplayRecPtr(NULL);
 	db = next_database(replayed, now);
 	if (!OidIsValid(db))
 		return;
-	fc_rules_begin(db, replayed);
-	if (!start_worker(place, db, now))
-		fc_rules_want(db, true);
+	look = fc_rules_begin(db, replayed, &before);
+	if (!start_worker(place, db, look, now))
+		fc_rules_refused(&before);
 }

@@ -7,6 +7,7 @@ use warnings;
 use FlashCache;
 use File::Path qw(rmtree);
 use FlashCacheMore;
+use FlashCachePolicies;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -29,36 +30,7 @@ sub sql
 	return $node->safe_psql($database // 'postgres', $query);
 }
 
-# The policy in force of a relation.
-sub in_force_sql
-{
-	my ($relation) = @_;
-	return "SELECT max(in_force) FROM pg_flashcache_policies WHERE relid = '$relation'::regclass";
-}
-
-# When a database was looked at last, in seconds; and that this has happened again.
-sub looked_sql
-{
-	my ($database) = @_;
-	return "SELECT coalesce(extract(epoch FROM last_look), 0) FROM pg_stat_flashcache_policy_databases WHERE datname = '$database'";
-}
-
-# One test: so it is, long before the minute is over after which a database with rules is looked at anyway.
-sub is_soon
-{
-	my ($name, $query, $expected, $database) = @_;
-	my $found = '';
-	my $end   = time + 25;
-	while (time < $end)
-	{
-		$found = sql($query, $database);
-		return pass($name) if $found eq $expected;
-		select(undef, undef, undef, 0.1);
-	}
-	is($found, $expected, $name);
-	diag(sql('TABLE pg_stat_flashcache_policy_databases'));
-	return;
-}
+sub is_soon { return fc_is_soon($node, @_) }
 
 sql("CREATE DATABASE $_") foreach 'plain', 'moved', 'many';
 fc_table($node, 'postgres', 't', 't', PAGES);
@@ -66,22 +38,22 @@ sql('CREATE TABLE a (id int PRIMARY KEY)');
 
 # ---- a prepared transaction ----
 
-$node->poll_query_until('postgres', 'SELECT (' . looked_sql('plain') . ') > 0') or die 'plain is not looked at';
+$node->poll_query_until('postgres', 'SELECT (' . fc_looked_sql('plain') . ') > 0') or die 'plain is not looked at';
 sql('CREATE TABLE p (n int)', 'plain');
 {
-	my $before = sql(looked_sql('plain'));
+	my $before = sql(fc_looked_sql('plain'));
 	sql("BEGIN; INSERT INTO p VALUES (1); PREPARE TRANSACTION 'p'", 'plain');
 	sql("COMMIT PREPARED 'p'", 'plain');
 	# whatever was to be looked at has been, when two rules are in force that were set later
 	sql("SELECT pg_flashcache_set_policy('t', 'keep')");
-	is_soon('a rule is in force', in_force_sql('t'), 'keep');
+	is_soon('a rule is in force', fc_in_force_sql('t'), 'keep');
 	sql("SELECT pg_flashcache_set_policy('t', 'none')");
-	is_soon('so is the next one', in_force_sql('t'), 'none');
-	is(sql(looked_sql('plain')), $before, 'COMMIT PREPARED in a database without rules starts no look');
+	is_soon('so is the next one', fc_in_force_sql('t'), 'none');
+	is(sql(fc_looked_sql('plain')), $before, 'COMMIT PREPARED in a database without rules starts no look');
 }
 sql("BEGIN; SELECT pg_flashcache_set_policy('a', 'keep'); PREPARE TRANSACTION 'q'");
 sql("COMMIT PREPARED 'q'");
-is_soon('one that has set a rule does', in_force_sql('a'), 'keep');
+is_soon('one that has set a rule does', fc_in_force_sql('a'), 'keep');
 
 # ---- nobody waits ----
 
@@ -110,21 +82,21 @@ is_soon('one that has set a rule does', in_force_sql('a'), 'keep');
 	my $holds = $node->background_psql('postgres');
 	my $index = $node->background_psql('postgres');
 	sql("SELECT pg_flashcache_set_policy('a', 'default'), pg_flashcache_set_policy('a_pkey', 'none')");
-	is_soon('an index has a policy', in_force_sql('a_pkey'), 'none');
+	is_soon('an index has a policy', fc_in_force_sql('a_pkey'), 'none');
 	my $file = sql("SELECT pg_relation_filenode('a_pkey')");
 	$holds->query_safe('BEGIN; INSERT INTO a VALUES (1)');
-	my $before = sql(looked_sql('postgres'));
+	my $before = sql(fc_looked_sql('postgres'));
 	$index->{stdin} .= "REINDEX INDEX CONCURRENTLY a_pkey;\n\\echo done\n";
 	$index->{run}->pump_nb;
 	$node->poll_query_until('postgres', 'SELECT count(*) = 1 FROM pg_stat_progress_create_index WHERE lockers_total > lockers_done') or die 'it does not wait';
 	# the look that the first of its transactions has asked for
-	$node->poll_query_until('postgres', 'SELECT (' . looked_sql('postgres') . ") > $before") or die 'no look';
+	$node->poll_query_until('postgres', 'SELECT (' . fc_looked_sql('postgres') . ") > $before") or die 'no look';
 	$holds->query_safe('COMMIT');
 	$holds->quit;
 	pump_until($index->{run}, $index->{timeout}, \$index->{stdout}, qr/done/) or die 'no end';
 	$index->quit;
 	isnt(sql("SELECT pg_relation_filenode('a_pkey')"), $file, 'REINDEX CONCURRENTLY gives it another file');
-	is_soon('which has the policy when it is done', in_force_sql('a_pkey'), 'none');
+	is_soon('which has the policy when it is done', fc_in_force_sql('a_pkey'), 'none');
 }
 
 # ---- a database that is moved ----
@@ -132,9 +104,9 @@ is_soon('one that has set a rule does', in_force_sql('a'), 'keep');
 sql("CREATE TABLESPACE elsewhere LOCATION ''");
 fc_table($node, 'moved', 'secret', 'secret', PAGES);
 sql("SELECT pg_flashcache_set_policy('secret', 'none')", 'moved');
-is_soon('a table of another database', in_force_sql('secret'), 'none', 'moved');
+is_soon('a table of another database', fc_in_force_sql('secret'), 'none', 'moved');
 sql('ALTER DATABASE moved SET TABLESPACE elsewhere');
-is_soon('keeps its policy when that is moved', in_force_sql('secret'), 'none', 'moved');
+is_soon('keeps its policy when that is moved', fc_in_force_sql('secret'), 'none', 'moved');
 
 # ---- more files than there are places ----
 
@@ -144,8 +116,8 @@ is_soon('one database takes what places there are', q{SELECT sum(files) FROM pg_
 sql("CREATE TABLE late (n int)", 'moved');
 my ($rc, undef, $warning) = $node->psql('moved', "SELECT pg_flashcache_set_policy('late', 'none')");
 like($warning, qr/WARNING:  \d+ files have a policy that has no effect, since pg_flashcache.max_policy_files is 24\nHINT: /, 'whoever sets a rule then is warned');
-is_soon('but leaves others their share', in_force_sql('late'), 'none', 'moved');
-is(sql(in_force_sql('secret'), 'moved') . ' ' . sql(in_force_sql('a_pkey')), 'none none', 'and what they had');
+is_soon('but leaves others their share', fc_in_force_sql('late'), 'none', 'moved');
+is(sql(fc_in_force_sql('secret'), 'moved') . ' ' . sql(fc_in_force_sql('a_pkey')), 'none none', 'and what they had');
 is(sql('SELECT sum(files) = ' . PLACES . ' AND sum(files_without_place) > 0 FROM pg_stat_flashcache_policy_databases'), 't', 'all places are in use');
 sql("SELECT pg_flashcache_set_policy('schema', 's', 'default')", 'many');
 
@@ -154,9 +126,9 @@ sql("SELECT pg_flashcache_set_policy('schema', 's', 'default')", 'many');
 sql('ALTER DATABASE moved SET debug_print_parse = on');
 my $from = -s $node->logfile;
 {
-	my $before = sql(looked_sql('moved'));
+	my $before = sql(fc_looked_sql('moved'));
 	sql("SELECT pg_flashcache_set_policy('late', 'keep')", 'moved');
-	$node->poll_query_until('postgres', 'SELECT (' . looked_sql('moved') . ") > $before") or die 'no look';
+	$node->poll_query_until('postgres', 'SELECT (' . fc_looked_sql('moved') . ") > $before") or die 'no look';
 }
 unlike(slurp_file($node->logfile, $from), qr/:ctename candidate/, 'does not count when it is looked at');
 sql('ALTER DATABASE moved RESET debug_print_parse');
@@ -170,7 +142,7 @@ sql('CREATE INDEX by_lower ON pg_flashcache_policy_rules (lower(objname))', 'mov
 like($error, qr/ERROR:  the table of rules is not as the extension has made it\nHINT:  /, 'nor where something was added that takes SQL');
 sql('DROP INDEX by_lower; ALTER TABLE pg_flashcache_policy_rules DISABLE TRIGGER ALL', 'moved');
 sql("UPDATE pg_flashcache_policy_rules SET policy = 'none'; ALTER TABLE pg_flashcache_policy_rules ENABLE TRIGGER ALL", 'moved');
-is_soon('what was restored without triggers is in force', in_force_sql('late'), 'none', 'moved');
+is_soon('what was restored without triggers is in force', fc_in_force_sql('late'), 'none', 'moved');
 
 # ---- a standby that becomes a primary ----
 
@@ -189,14 +161,7 @@ is_soon('what was restored without triggers is in force', in_force_sql('late'), 
 	$primary->safe_psql('postgres', "SELECT pg_flashcache_set_policy('t', 'keep')");
 	$primary->wait_for_catchup($standby);
 	$standby->promote;
-	my $end   = time + 40;
-	my $found = '';
-	while ($found ne 'keep' && time < $end)
-	{
-		$found = $standby->safe_psql('postgres', in_force_sql('t'));
-		select(undef, undef, undef, 0.1);
-	}
-	is($found, 'keep', 'what was replayed last is in force on the new primary');
+	fc_is_soon($standby, 'what was replayed last is in force on the new primary', fc_in_force_sql('t'), 'keep');
 	$standby->stop;
 	$primary->stop;
 }
