@@ -14,7 +14,7 @@ import psycopg
 
 from pgflash import safe
 from pgflash.cluster.patroni import Patroni, PatroniMember
-from pgflash.connection import Connection, connect, members, name_of, reason
+from pgflash.connection import Connection, connect, members, name_of
 from pgflash.errors import ArgumentError, PgflashError
 
 # What says where a server is, and nothing else.
@@ -95,8 +95,8 @@ def known_to(parts: dict[str, str], timeout_s: float) -> tuple[list[Node], list[
     try:
         with connect(parts, timeout_s) as connection:
             return _known(connection, parts)
-    except (psycopg.Error, PgflashError) as error:
-        return [], [f"{name_of(parts)}: it could not be asked for other nodes: {reason(error)}"]
+    except (psycopg.Error, PgflashError):
+        return [], []  # it is a node itself, and will be shown as what it is
 
 
 def _known(connection: Connection, parts: dict[str, str]) -> tuple[list[Node], list[str]]:

@@ -132,9 +132,7 @@ def look(connection: Connection) -> Seen:
     return Seen(**row, version=version, stat=stat, warmth=warmth, replicas=replicas, missing=missing)
 
 
-def _cache(
-    connection: Connection, database: str, missing: list[str]
-) -> tuple[str | None, dict[str, Any] | None, dict[str, Any] | None]:
+def _cache(connection: Connection, database: str, missing: list[str]) -> tuple[str | None, dict[str, Any] | None, dict[str, Any] | None]:
     found = safe.extension(connection)
     if found is None:
         missing.append(f"database {database} has no extension pg_flashcache")

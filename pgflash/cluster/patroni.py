@@ -66,7 +66,9 @@ class Access:
             if self.certificate:
                 made.load_cert_chain(str(self.certificate), str(self.key) if self.key else None)
         except (OSError, ssl.SSLError) as error:
-            raise ArgumentError("a certificate for Patroni's REST API cannot be read", "--ca, --cert and --key name files in PEM") from error
+            raise ArgumentError(
+                "a certificate for Patroni's REST API cannot be read", "--ca, --cert and --key name files in PEM"
+            ) from error
         return made
 
 
@@ -159,7 +161,11 @@ class Patroni:
     def _change(self, method: str, url: str, body: Any, what: str, timeout_s: float) -> None:
         status, text = self.request(method, url, body, timeout_s)
         if status not in (200, 202):
-            hint = "--api-user and PGFLASH_API_PASSWORD are what restapi.authentication in patroni.yml asks for" if status in (401, 403) else ""
+            hint = (
+                "--api-user and PGFLASH_API_PASSWORD are what restapi.authentication in patroni.yml asks for"
+                if status in (401, 403)
+                else ""
+            )
             raise ServerError(f"{what}: Patroni refuses with status {status}: {visible(text.strip()[:300])}", hint)
 
 
