@@ -40,7 +40,7 @@ class Answers:
         parts = urllib.parse.urlsplit(target)
         path = parts.path.rstrip("/") or "/"
         try:
-            given = urllib.parse.parse_qs(parts.query, strict_parsing=bool(parts.query), max_num_fields=4)
+            given = urllib.parse.parse_qs(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query), max_num_fields=4)
         except ValueError:
             return _json(WRONG, error="the query cannot be read")
         if path == "/liveness":

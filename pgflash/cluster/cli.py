@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,7 +18,7 @@ from pgflash.cluster.gather import Look, look_at
 from pgflash.cluster.patroni import Access, Patroni
 from pgflash.connection import parsed
 from pgflash.errors import EXIT_ADVICE, EXIT_OK, EXIT_PROBLEM, EXIT_SERVER, ArgumentError, Interrupted
-from pgflash.shown import json_text
+from pgflash.shown import json_text, visible
 from pgflash.top.cli import run_top
 
 app = typer.Typer(no_args_is_help=True, help="The caches of all nodes of a cluster: seen together, and changed one after the other.")
@@ -194,3 +195,78 @@ def report_command(
         print(made.markdown(), end="")
     if made.down:
         raise typer.Exit(EXIT_SERVER)
+
+
+@app.command("apply")
+def apply_command(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="What is wanted, in TOML.")],
+    conninfo: NodesArgument = None,
+    patroni: PatroniOption = None,
+    search: SearchOption = True,
+    yes: Annotated[bool, typer.Option("--yes", help="Do it. Without, only what would be done is shown.")] = False,
+    one_at_a_time: Annotated[bool, typer.Option("--one-at-a-time", help="One node after the other: the only way there is.")] = True,
+    switch_over: Annotated[
+        bool, typer.Option("--switch-over", help="Before the leader is restarted, a warm replica takes over, by Patroni.")
+    ] = False,
+    timeout: TimeoutOption = 10,
+    ca: CaOption = None,
+    cert: CertOption = None,
+    key: KeyOption = None,
+    api_user: UserOption = "",
+    json_: JsonOption = False,
+) -> None:
+    """Changes settings of the cache on all nodes, restarts where that is needed, and waits for warmth in between."""
+    from pgflash.cluster.apply import Rolling
+    from pgflash.cluster.wanted import load
+
+    assert one_at_a_time
+    wanted = load(file)
+    if switch_over:
+        wanted = replace(wanted, leader="switchover")
+    how = access(timeout, ca, cert, key, api_user)
+    who = found(conninfo, patroni, search, timeout, how)
+
+    def tell(event: dict[str, Any]) -> None:
+        print(json_text(event) if json_ else visible(words(event)), flush=True)
+
+    rolling = Rolling(who.nodes, Patroni(patroni, how) if patroni else None, wanted, timeout, tell)
+    if not yes:
+        steps = rolling.plan()
+        if json_:
+            print(json_text({"steps": [step.as_json() for step in steps], "update_extension": list(wanted.update_extension)}))
+            return
+        for step in steps:
+            print(visible(words({"event": "as wanted" if step.done else "planned", **step.as_json()})))
+        for database in wanted.update_extension:
+            print(visible(f"database {database}: ALTER EXTENSION pg_flashcache UPDATE, if there is a newer version"))
+        print(
+            "nothing was changed; --yes does it, in this order"
+            if any(not step.done for step in steps) or wanted.update_extension
+            else "nothing to do"
+        )
+        return
+    try:
+        changed = rolling.run()
+    except KeyboardInterrupt as error:
+        raise Interrupted("interrupted", "what was done stays; the same command goes on from there") from error
+    tell({"event": "end", "changed": changed})
+
+
+def words(event: dict[str, Any]) -> str:
+    """Of an event, for people."""
+    node, kind = event.get("node", ""), event["event"]
+    if kind in ("planned", "changing"):
+        parts = [f"{name} = {change['to'] if change['to'] is not None else 'default'}"
+                 + (f" (was {change['from']})" if change["from"] is not None else "") for name, change in event["settings"].items()]  # fmt: skip
+        if event["restart"]:
+            parts.append(f"restart {event['restart']}")
+        return f"{node}{' (leader)' if event['leader'] else ''}: {', '.join(parts)}"
+    if kind == "waiting":
+        return f"{node}: waiting: {event['for']}"
+    if kind == "switching over":
+        return f"switch-over from {event['from']} to {event['to']}"
+    if kind == "extension updated":
+        return f"{node}: extension updated to {event['to']} in database {event['database']}"
+    if kind == "end":
+        return f"{event['changed']} changes made" if event["changed"] else "nothing to do"
+    return f"{node}: {kind}"
