@@ -28,6 +28,7 @@ from pgflash.shown import visible
 from pgflash.units import show_seconds
 
 POLL_S = 0.5
+SETTLE_S = 60.0
 Tell = Callable[[dict[str, Any]], None]
 _WRITTEN = """
 SELECT s.name, s.context, s.setting, s.source, s.pending_restart,
@@ -68,6 +69,7 @@ class Rolling:
         self.wanted = wanted
         self.timeout_s = timeout_s
         self.tell = tell
+        self._touched = False
 
     # --- looking ---
 
@@ -165,10 +167,7 @@ class Rolling:
 
     def _change(self, step: Step) -> None:
         node = step.node
-        looks = self.looks()
-        me = next(item for item in looks if item.node.name == node.name)
-        if why := refusal(me, looks, self.config(), self.wanted.standbys, bool(step.restart)):
-            raise BrokeOff(f"{node.name} is not touched: {why}", HINT)
+        me, _ = self._ready(node, bool(step.restart), f"{node.name} is not touched")
         assert me.seen is not None
         began = me.seen.started
         self.tell({"event": "changing", **step.as_json()})
@@ -178,6 +177,20 @@ class Rolling:
             self._restart(me)
         self._wait(node, began if step.restart else None)
         self.tell({"event": "done", "node": node.name})
+
+    def _ready(self, node: Node, restart: bool, what: str) -> tuple[Look, list[Look]]:
+        """The cluster as it is, when the node may be touched. What was changed before may take a moment to settle."""
+        end = time.monotonic() + (SETTLE_S if self._touched else 0)
+        while True:
+            looks = self.looks()
+            me = next(item for item in looks if item.node.name == node.name)
+            why = refusal(me, looks, self.config(), self.wanted.standbys, restart)
+            if not why:
+                self._touched = True
+                return me, looks
+            if time.monotonic() >= end:
+                raise BrokeOff(f"{what}: {why}", HINT)
+            time.sleep(POLL_S)
 
     def _write(self, node: Node, step: Step) -> None:
         """Each value is checked by the server before it is written; a wrong one changes nothing."""
@@ -281,10 +294,7 @@ class Rolling:
     def _switch_over(self, leader: Node) -> None:
         if self.patroni is None:
             raise ServerError("a switch-over needs Patroni", '--patroni, or leader = "last" in the file')
-        looks = self.looks()
-        me = next(item for item in looks if item.node.name == leader.name)
-        if why := refusal(me, looks, self.config(), self.wanted.standbys, False):
-            raise BrokeOff(f"no switch-over: {why}", HINT)
+        me, looks = self._ready(leader, False, "no switch-over")
         assert me.seen is not None
         sync = {row.name for row in me.seen.replicas if row.sync_state in ("sync", "quorum")}
         synchronous = bool(self.config().get("synchronous_mode"))

@@ -1,6 +1,6 @@
-"""A cluster of Patroni under load: a switch-over to a replica that is warm, and the leader killed and rewound.
+"""A cluster of Patroni under load: all caches changed, with a switch-over to a warm replica, and the leader killed and rewound.
 
-`verify` is on: each hit is compared with the disk. FC_CLUSTER=full, for the long version, adds what takes minutes.
+`verify` is on: each hit is compared with the disk. test_real_long.py has what takes minutes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from pilot.servers import bin_folder, reachable
 from cluster import real
 from cluster.load import Load, check, prepare
 from cluster.real import Cluster, Node, get, until
-from pgflash.cluster.patroni import Access, Patroni
 
 pytestmark = [
     pytest.mark.skipif(not bin_folder(), reason="no server with pg_flashcache: test.sh makes one (FC_PILOT_BIN)"),
@@ -109,18 +108,39 @@ def test_one_view(cluster: Cluster, load: Load) -> None:
     assert {item["name"] for item in json.loads(done.stdout)["nodes"] if item["found_by"] != "argument"} == {"n1", "n2"}
 
 
-def test_switch_over(cluster: Cluster, load: Load) -> None:
-    """The recipe of docs/cluster.md: wait until it is warm, then ask Patroni."""
+def test_rolling(cluster: Cluster, load: Load) -> None:
+    """All caches get another size: replicas first, then a warm one takes over, and the former leader is restarted as a replica."""
     candidate = until(cluster.sync_standby, "a synchronous standby")
-    warm(cluster, candidate)
-    Patroni([node.api_url for node in cluster.nodes], Access(timeout_s=10)).switch_over("n1", candidate.name, 120)
-    until(lambda: cluster.leader() is candidate, "the candidate leads")
-    until(cluster.replicas_stream, "the others follow")
-    until(lambda: checked(cluster)["write"] == {candidate.name}, "HAProxy sends writers there")
-    goes_on(load, "after the switch-over")
-    # the former leader has become a standby, which gets warm in turn
-    warm(cluster, cluster.nodes[0])
-    until(lambda: "n1" in checked(cluster)["read"], "HAProxy sends readers to the former leader")
+    before = {node.name: node.value("SELECT pg_postmaster_start_time()") for node in cluster.nodes}
+    file = cluster.folder / "settings.toml"
+    file.write_text('[settings]\npg_flashcache.size = "24MB"\n[rolling]\nwarm = 0.5\nwait = "3min"\n')
+    arguments = ("cluster", "apply", str(file), "user=postgres dbname=postgres", *cluster.patroni(), "--switch-over", "--json")
+    done = cluster.tool(*arguments)
+    assert done.returncode == 0, done.stdout + done.stderr
+    replicas = [node.name for node in cluster.nodes[1:] if node is not candidate]
+    assert [step["node"] for step in json.loads(done.stdout)["steps"]] == [*replicas, candidate.name, "n1"]
+    assert {node.name: node.value("SELECT pg_postmaster_start_time()") for node in cluster.nodes} == before
+    done = cluster.tool(*arguments, "--yes")
+    assert done.returncode == 0, done.stdout + done.stderr
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [(item["event"], item.get("node")) for item in events if item["event"] in ("restarting", "done", "switching over")] == [
+        ("restarting", replicas[0]), ("done", replicas[0]), ("restarting", candidate.name), ("done", candidate.name),
+        ("switching over", None), ("restarting", "n1"), ("done", "n1"),
+    ]  # fmt: skip
+    leader = until(cluster.leader, "a leader")
+    assert leader is not cluster.nodes[0]
+    assert {node.value("SELECT slots FROM pg_stat_flashcache") for node in cluster.nodes} == {3072}
+    assert all(node.value("SELECT pg_postmaster_start_time()") > before[node.name] for node in cluster.nodes)
+    assert json.loads(cluster.tool(*arguments).stdout)["steps"] == [
+        {"node": node, "leader": node == leader.name, "restart": None, "settings": {}}
+        for node in [*sorted({"n1", "n2", "n3"} - {leader.name}, key=lambda name: (name == sync_name(cluster), name)), leader.name]
+    ]
+    until(lambda: checked(cluster)["write"] == {leader.name}, "HAProxy sends writers there")
+    goes_on(load, "with all caches changed")
+
+
+def sync_name(cluster: Cluster) -> str:
+    return str(until(cluster.sync_standby, "a synchronous standby").name)
 
 
 def test_leader_killed(cluster: Cluster, load: Load) -> None:
