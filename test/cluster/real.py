@@ -90,6 +90,8 @@ class Node:
         self.data = self.folder / "data"
         self.folder.mkdir(mode=0o700)
         give_to_server_user(self.folder)
+        self.tags: dict[str, Any] = {}
+        self.delay_s = 0
         self.patroni: Process | None = None
         self.agent: Process | None = None
 
@@ -118,17 +120,23 @@ class Node:
             "shared_preload_libraries": "pg_flashcache", "pg_flashcache.file": str(self.folder / "flash"),
             "pg_flashcache.size": "32MB", "pg_flashcache.persistence": "on", "pg_flashcache.follow": "on",
             "pg_flashcache.follow_interval": "1s", "pg_flashcache.follow_conninfo": "user=monitor dbname=postgres",
-            "shared_buffers": "2MB", "unix_socket_directories": str(self.folder), "fsync": "off", "wal_keep_size": "256MB",
-            "max_wal_senders": "10", "max_replication_slots": "10", "max_connections": "60", "max_worker_processes": "20",
+            "shared_buffers": "2MB", "unix_socket_directories": str(self.folder), "fsync": "off",
             "checkpoint_timeout": "30s", "log_line_prefix": "%m %b[%p] %q%a ",
         }  # fmt: skip
+        standby = {"recovery_conf": {"recovery_min_apply_delay": f"{self.delay_s}s"}} if self.delay_s else {}
         return {
             "scope": "fc", "name": self.name, "restapi": {"listen": f"{self.address}:{self.api}", "connect_address": f"{self.address}:{self.api}"},
             "etcd3": {"hosts": [f"{self.cluster.address(9)}:{self.cluster.etcd_port}"]},
             "bootstrap": {
                 "dcs": {
                     "ttl": 15, "loop_wait": 1, "retry_timeout": 5, "maximum_lag_on_failover": 1 << 30, "master_start_timeout": 60,
-                    "synchronous_mode": True, "postgresql": {"use_pg_rewind": True, "use_slots": True},
+                    "synchronous_mode": True, "postgresql": {
+                        "use_pg_rewind": True, "use_slots": True,
+                        "parameters": {
+                            "max_connections": 60, "max_worker_processes": 20, "wal_level": "logical", "max_wal_senders": 10,
+                            "max_replication_slots": 10, "wal_keep_size": "256MB",
+                        },
+                    },
                 },
                 "initdb": [{"encoding": "UTF8"}, {"locale": "C"}, "data-checksums", "no-sync"],
             },
@@ -137,16 +145,30 @@ class Node:
                 "bin_dir": self.cluster.bin, "pgpass": str(self.folder / "pgpass"), "parameters": parameters,
                 "pg_hba": ["local all all trust", "host all all 127.0.0.0/8 trust", "host replication all 127.0.0.0/8 trust"],
                 "authentication": {"superuser": {"username": "postgres"}, "replication": {"username": "replicator"}},
-                "basebackup": ["no-sync", {"checkpoint": "fast"}],
+                "basebackup": ["no-sync", {"checkpoint": "fast"}], **standby,
             },
-            "tags": {"flash": self.name},
+            "tags": {"flash": self.name, **self.tags},
         }  # fmt: skip
 
-    def start(self) -> None:
+    def write_conf(self) -> Path:
         file = self.folder / "patroni.yml"
         file.write_text(yaml.safe_dump(self.conf()))
         give_to_server_user(file)
-        self.patroni = Process(self.folder / "patroni.log", [PROGRAMS["patroni"], str(file)])
+        return file
+
+    def start(self) -> None:
+        self.patroni = Process(self.folder / "patroni.log", [PROGRAMS["patroni"], str(self.write_conf())])
+
+    def reconfigure(self) -> None:
+        """Patroni reads its file again, which also changes the server's settings."""
+        assert self.patroni
+        self.write_conf()
+        self.patroni.process.send_signal(signal.SIGHUP)
+
+    def machine(self) -> list[int]:
+        """Everything that would be on the node's machine."""
+        assert self.patroni
+        return [self.patroni.process.pid, *self.processes()]
 
     def start_agent(self) -> None:
         """Through the socket, as an agent is beside its server."""
@@ -238,12 +260,17 @@ class Cluster:
         self.nodes = [Node(self, number) for number in (1, 2, 3)]
         url = f"http://{self.address(9)}:{self.etcd_port}"
         peer = f"http://{self.address(9)}:{peers}"
-        self.etcd = Process(folder / "etcd.log", [
+        self._etcd_url = url
+        self._etcd_command = [
             PROGRAMS["etcd"], f"--data-dir={folder}/etcd", f"--listen-client-urls={url}", f"--advertise-client-urls={url}",
             f"--listen-peer-urls={peer}", f"--initial-advertise-peer-urls={peer}", f"--initial-cluster=default={peer}", "--log-level=error",
-        ], {"GOMAXPROCS": "2"})  # fmt: skip
+        ]  # fmt: skip
         self.front: list[Process] = []
-        until(lambda: get(f"{url}/health")[0] == 200, "etcd")
+        self.start_etcd()
+
+    def start_etcd(self) -> None:
+        self.etcd = Process(self.folder / "etcd.log", self._etcd_command, {"GOMAXPROCS": "2"})
+        until(lambda: get(f"{self._etcd_url}/health")[0] == 200, "etcd")
 
     def address(self, number: int) -> str:
         return f"{self._net}.{number}"
