@@ -1469,7 +1469,7 @@ BEGIN
 					reasons[i] := CASE
 						WHEN states[i] = 'lacking' AND versions[i] IS NULL THEN 'the database that is asked has no extension pg_flashcache'
 						WHEN states[i] = 'lacking' THEN format('version %s of the extension there has no %s', versions[i], view)
-						ELSE btrim(SQLERRM, E'\n ') END;
+						ELSE split_part(btrim(SQLERRM, E'\n '), E'\n', 1) END;
 			END;
 			IF stage[i] > 2 THEN
 				took[i] := took[i] + extract(epoch FROM clock_timestamp() - began[i]) * 1000000;

@@ -38,6 +38,7 @@ SELECT s.name, s.context, s.setting, s.source, s.pending_restart,
           AND f.error <> 'setting could not be applied')::int AS faults
   FROM pg_settings s WHERE s.name = ANY (%s)
 """
+NEW = "for new settings"
 HINT = "the same command goes on from there"
 
 
@@ -126,7 +127,7 @@ class Rolling:
         other = {name: value for name, value in wanted.items() if rows[name]["written"] != value}
         restart = ""
         if any(rows[name]["context"] == "postmaster" and not _same(rows[name]["setting"], value) for name, value in other.items()):
-            restart = "for new settings"
+            restart = NEW
         elif any(row["pending_restart"] for row in rows.values()):
             restart = "for settings that wait for it"
         if self.wanted.restart_before and item.seen.started < self.wanted.restart_before:
@@ -171,11 +172,12 @@ class Rolling:
         assert me.seen is not None
         began = me.seen.started
         self.tell({"event": "changing", **step.as_json()})
-        self._write(node, step)
-        if step.restart:
+        pending = self._write(node, step)
+        restart = bool(step.restart) and (step.restart != NEW or pending)  # the same size, written otherwise, needs none
+        if restart:
             self.tell({"event": "restarting", "node": node.name})
             self._restart(me)
-        self._wait(node, began if step.restart else None)
+        self._wait(node, began if restart else None)
         self.tell({"event": "done", "node": node.name})
 
     def _ready(self, node: Node, restart: bool, what: str) -> tuple[Look, list[Look]]:
@@ -192,8 +194,8 @@ class Rolling:
                 raise BrokeOff(f"{what}: {why}", HINT)
             time.sleep(POLL_S)
 
-    def _write(self, node: Node, step: Step) -> None:
-        """Each value is checked by the server before it is written; a wrong one changes nothing."""
+    def _write(self, node: Node, step: Step) -> bool:
+        """Each value is checked by the server before it is written; a wrong one changes nothing. Does one wait for a restart?"""
         before: dict[str, str | None] = {}
         with self._connected(node) as connection:
             try:
@@ -206,15 +208,18 @@ class Rolling:
                     lambda: (now := connection.execute("SELECT pg_conf_load_time() AS at").fetchone()) is not None and now != loaded,
                     f"{node.name} to read its configuration", 60,
                 )  # fmt: skip
-                wrong = [row["name"] for row in connection.execute(_WRITTEN, (list(step.settings),)).fetchall() if row["faults"]]
+                rows = connection.execute(_WRITTEN, (list(step.settings),)).fetchall()
             except psycopg.Error as error:
                 for name, value in before.items():
                     self._alter(connection, name, value)
                 said = error.diag.message_primary or reason(error)
                 hint = "ALTER SYSTEM takes a superuser" if error.sqlstate == "42501" else f"nothing is changed on {node.name}; {HINT}"
                 raise Refused(f"{node.name}: {visible(said)}", hint) from None
+        wrong = [row["name"] for row in rows if row["faults"]]
         if wrong:
             raise BrokeOff(f"{node.name}: the server does not accept {wrong[0]} in its files", f"SELECT * FROM pg_file_settings; {HINT}")
+
+        return any(row["pending_restart"] for row in rows)
 
     def _alter(self, connection: Connection, name: str, value: str | None) -> None:
         parts = sql.SQL(".").join(map(sql.Identifier, name.split(".")))

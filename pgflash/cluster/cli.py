@@ -17,7 +17,7 @@ from pgflash.cluster.find import Found, find
 from pgflash.cluster.gather import Look, look_at
 from pgflash.cluster.patroni import Access, Patroni
 from pgflash.connection import parsed
-from pgflash.errors import EXIT_ADVICE, EXIT_OK, EXIT_PROBLEM, EXIT_SERVER, ArgumentError, Interrupted
+from pgflash.errors import EXIT_ADVICE, EXIT_OK, EXIT_PROBLEM, EXIT_SERVER, ArgumentError, Interrupted, ServerError
 from pgflash.shown import json_text, visible
 from pgflash.top.cli import run_top
 
@@ -127,9 +127,15 @@ def warmth_command(
     end = time.monotonic() + wait
     try:
         while True:
-            who = found(conninfo, patroni, search, timeout, how)
-            looks = chosen(look_at(who.nodes, timeout), node)
-            status = _gate(looks, share)
+            try:
+                who = found(conninfo, patroni, search, timeout, how)
+                looks = chosen(look_at(who.nodes, timeout), node)
+                status = _gate(looks, share)
+            except ServerError:  # Patroni's members may all be busy for a moment
+                if time.monotonic() >= end:
+                    raise
+                time.sleep(PAUSE_S)
+                continue
             if status == EXIT_OK or time.monotonic() >= end:
                 break
             time.sleep(min(PAUSE_S, max(0.0, end - time.monotonic())))

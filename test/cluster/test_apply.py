@@ -90,6 +90,16 @@ def test_a_change_with_a_restart(server: Server) -> None:
 
 
 @needs_server
+def test_the_same_size_written_otherwise(server: Server) -> None:
+    started = server.sql("SELECT pg_postmaster_start_time()")
+    text = f'[settings]\npg_flashcache.size = "2048kB"\n[restart]\n"{name(server)}" = "false"\n'
+    status, said, events = apply(server, text, "--yes")
+    assert status == 0, said
+    assert [event["event"] for event in events] == ["changing", "done", "end"]
+    assert server.sql("SELECT pg_postmaster_start_time()") == started
+
+
+@needs_server
 def test_a_restart_that_does_not_happen(server: Server) -> None:
     text = f'[rolling]\nwait = "1s"\nrestart_before = 2099-01-01T00:00:00Z\n[restart]\n"{name(server)}" = "true"\n'
     status, said, _ = apply(server, text, "--yes")
@@ -145,8 +155,8 @@ class Rehearsal(Rolling):
 
         return Step(item.node, leader, {"pg_flashcache.size": "2GB"}, {}, self._restart_why)
 
-    def _write(self, node: Node, step: Any) -> None:
-        pass
+    def _write(self, node: Node, step: Any) -> bool:
+        return True
 
     def _restart(self, item: Any) -> None:
         pass

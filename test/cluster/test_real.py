@@ -181,6 +181,7 @@ def test_leader_killed(cluster: Cluster, load: Load) -> None:
     until(lambda: leader.up() and leader.receiver(), "the old leader is a replica")
     assert leader.logged("running pg_rewind"), "the old leader was not rewound"
     until(cluster.replicas_stream, "all follow")
+    assert leader.value("SELECT loaded_at IS NULL FROM pg_stat_flashcache_persistence"), "nothing of its flash was taken over"
     assert leader.value("SELECT count(*) FROM counters WHERE pad LIKE 'y%'") == 0
     warm(cluster, leader)
     goes_on(load, "with the old leader as a replica")
