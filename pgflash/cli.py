@@ -12,6 +12,8 @@ from rich.console import Console
 from rich.table import Table
 
 from pgflash import __version__
+from pgflash.agent.command import agent_command
+from pgflash.cluster.cli import app as cluster
 from pgflash.doctor.command import doctor_command
 from pgflash.errors import (
     EXIT_BROKE_OFF,
@@ -46,6 +48,8 @@ snapshot_commands.register(app)
 app.add_typer(monitoring, name="monitoring")
 app.command("top")(top_command)
 app.command("doctor")(doctor_command)
+app.command("agent")(agent_command)
+app.add_typer(cluster, name="cluster")
 app.add_typer(place, name="place")
 app.add_typer(tier, name="tier")
 

@@ -1152,3 +1152,460 @@ REVOKE ALL ON FUNCTION pg_flashcache_tablespace_rows() FROM PUBLIC;
 REVOKE ALL ON pg_flashcache_tablespaces FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION pg_flashcache_tablespace_rows() TO pg_read_all_stats;
 GRANT SELECT ON pg_flashcache_tablespaces TO pg_read_all_stats;
+/*
+ * ---- cluster: the caches of several servers in one view ----
+ *
+ * A node is a foreign server of dblink_fdw with the type pg_flashcache: so who may see and change where it is, what pg_dump
+ * writes of it, and how it comes to standbys is the server's own affair, and its password is in a user mapping.  dblink is
+ * needed for nodes only, not to create this extension.
+ *
+ * Nodes are asked as the owner of the extension.  So only servers of superusers count, and dblink is used only where nobody
+ * else could put something in its place.
+ */
+CREATE FUNCTION pg_flashcache_add_node(
+	name text,
+	conninfo text,
+	timeout interval DEFAULT '3 seconds')
+RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $body$
+DECLARE
+	rest text := btrim(conninfo, E' \t\n\r');
+	part text[];
+	value text;
+	given jsonb := '{}';
+	secrets constant text[] := '{user,password,sslpassword}';
+	own constant text := 'pg_flashcache_' || name;
+	milliseconds bigint := round(extract(epoch FROM timeout) * 1000);
+	options text;
+	mapped text;
+BEGIN
+	IF name IS NULL OR conninfo IS NULL OR timeout IS NULL THEN
+		RAISE null_value_not_allowed USING MESSAGE = 'name, conninfo and timeout must not be NULL';
+	END IF;
+	IF name !~ '^[A-Za-z0-9_.:-]{1,40}$' THEN
+		RAISE invalid_parameter_value USING MESSAGE = format('"%s" cannot be the name of a node', left(name, 80)),
+			HINT = 'Give 1 to 40 letters, digits, or characters of "_.:-".';
+	END IF;
+	IF milliseconds < 1000 OR milliseconds > 60000 THEN
+		RAISE invalid_parameter_value USING MESSAGE = format('a node cannot be given %s to answer', timeout),
+			HINT = 'Give 1 second to 1 minute.';
+	END IF;
+	-- Nothing of a connection string is quoted: it may hold a password.
+	IF rest ~ '^postgres(ql)?://' THEN
+		RAISE invalid_parameter_value USING MESSAGE = 'a URI cannot be the connection string of a node',
+			HINT = 'Give key=value pairs, as in ''host=10.0.0.2 dbname=postgres user=flash_monitor''.';
+	END IF;
+	WHILE rest <> '' LOOP
+		part := regexp_match(rest, $re$^([A-Za-z_]+)\s*=\s*(?:'((?:[^'\\]|\\.)*)'|((?:[^\s'\\]|\\.)*))(?:\s+|$)$re$);
+		IF part IS NULL THEN
+			RAISE invalid_parameter_value USING MESSAGE = 'the connection string of the node cannot be read',
+				HINT = 'Give key=value pairs, as in ''host=10.0.0.2 dbname=postgres user=flash_monitor''; it is not quoted here, since it may hold a password.';
+		END IF;
+		rest := substr(rest, length((regexp_match(rest, $re$^[A-Za-z_]+\s*=\s*(?:'(?:[^'\\]|\\.)*'|(?:[^\s'\\]|\\.)*)(?:\s+|$)$re$))[1]) + 1);
+		value := regexp_replace(coalesce(part[2], part[3]), $re$\\(.)$re$, '\1', 'g');
+		IF value <> '' THEN
+			given := given || jsonb_build_object(part[1], value);
+		END IF;
+	END LOOP;
+	IF concat(given ->> 'host', given ->> 'hostaddr', given ->> 'port') ~ ',' THEN
+		RAISE invalid_parameter_value USING MESSAGE = 'a node is one server: its connection string names several',
+			HINT = 'Add each of them as a node of its own.';
+	END IF;
+	IF pg_is_in_recovery() THEN
+		RAISE read_only_sql_transaction USING MESSAGE = 'nodes cannot be added on a standby',
+			HINT = 'Add them on the primary: its standbys have the same nodes.';
+	END IF;
+	IF NOT EXISTS (SELECT FROM pg_foreign_data_wrapper WHERE fdwname = 'dblink_fdw') THEN
+		RAISE object_not_in_prerequisite_state USING MESSAGE = 'nodes are asked through the extension dblink, which is not in this database',
+			HINT = 'CREATE EXTENSION dblink, in a schema that belongs to a superuser.';
+	END IF;
+	IF EXISTS (SELECT FROM pg_foreign_server WHERE srvname = own) THEN
+		RAISE duplicate_object USING MESSAGE = format('there is a node "%s" already', name),
+			HINT = format('SELECT pg_flashcache_remove_node(%L) removes it; ALTER SERVER %I changes where it is.', name, own);
+	END IF;
+	/*
+	 * From 16 on dblink does not heed connect_timeout: there tcp_user_timeout ends the waiting for a machine that is gone.
+	 * The seconds also say how long the node may take to answer.
+	 */
+	given := jsonb_build_object('dbname', current_database(), 'application_name', 'pg_flashcache',
+			'connect_timeout', ceil(milliseconds / 1000.0), 'tcp_user_timeout', milliseconds,
+			'keepalives_idle', 5, 'keepalives_interval', 2, 'keepalives_count', 2)
+		|| given;
+	SELECT string_agg(format('%I %L', e.key, e.value), ', ' ORDER BY e.key) FILTER (WHERE e.key <> ALL (secrets)),
+		string_agg(format('%I %L', e.key, e.value), ', ' ORDER BY e.key) FILTER (WHERE e.key = ANY (secrets))
+	INTO options, mapped FROM jsonb_each_text(given) e;
+	-- An error's context would have the statement, with the password.
+	BEGIN
+		EXECUTE format('CREATE SERVER %I TYPE ''pg_flashcache'' FOREIGN DATA WRAPPER dblink_fdw OPTIONS (%s)', own, options);
+		EXECUTE format('CREATE USER MAPPING FOR PUBLIC SERVER %I %s', own, 'OPTIONS (' || mapped || ')');
+	EXCEPTION WHEN OTHERS THEN
+		RAISE USING ERRCODE = SQLSTATE, MESSAGE = format('the node "%s" cannot be added: %s', name, SQLERRM),
+			HINT = 'Its connection string may have what libpq knows, such as host, port, dbname, user, password, passfile, sslmode.';
+	END;
+END
+$body$;
+
+COMMENT ON FUNCTION pg_flashcache_add_node(text, text, interval) IS
+	'adds a server to those that the views gv_... show, and sets how long it may take to answer';
+
+CREATE FUNCTION pg_flashcache_remove_node(name text)
+RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $body$
+DECLARE
+	own constant text := 'pg_flashcache_' || name;
+BEGIN
+	IF name IS NULL THEN
+		RAISE null_value_not_allowed USING MESSAGE = 'name must not be NULL';
+	END IF;
+	IF NOT EXISTS (SELECT FROM pg_foreign_server WHERE srvname = own AND srvtype = 'pg_flashcache') THEN
+		RAISE undefined_object USING MESSAGE = format('there is no node "%s"', left(name, 80)),
+			HINT = 'SELECT node FROM pg_flashcache_nodes lists them.';
+	END IF;
+	EXECUTE format('DROP USER MAPPING IF EXISTS FOR PUBLIC SERVER %I', own);
+	EXECUTE format('DROP SERVER %I', own);
+END
+$body$;
+
+COMMENT ON FUNCTION pg_flashcache_remove_node(text) IS
+	'removes a server from those that the views gv_... show';
+
+CREATE VIEW pg_flashcache_nodes AS
+	SELECT CASE WHEN pg_catalog.starts_with(s.srvname::text, 'pg_flashcache_')
+			THEN pg_catalog.substr(s.srvname::text, 15) ELSE s.srvname::text END AS node,
+		s.srvname AS server,
+		COALESCE(o.options OPERATOR(pg_catalog.->>) 'host', o.options OPERATOR(pg_catalog.->>) 'hostaddr') AS host,
+		o.options OPERATOR(pg_catalog.->>) 'port' AS port,
+		o.options OPERATOR(pg_catalog.->>) 'dbname' AS dbname,
+		pg_catalog.make_interval(secs => COALESCE((pg_catalog.substring(o.options OPERATOR(pg_catalog.->>) 'connect_timeout',
+			'^[0-9]{1,4}$'))::pg_catalog.float8, 3)) AS timeout,
+		r.rolsuper AS trusted
+	FROM pg_catalog.pg_foreign_server s
+		JOIN pg_catalog.pg_roles r ON r.oid OPERATOR(pg_catalog.=) s.srvowner
+		CROSS JOIN LATERAL (SELECT pg_catalog.jsonb_object_agg(p.option_name, p.option_value) AS options
+			FROM pg_catalog.pg_options_to_table(s.srvoptions) p) o
+	WHERE s.srvtype OPERATOR(pg_catalog.=) 'pg_flashcache';
+
+COMMENT ON VIEW pg_flashcache_nodes IS
+	'servers that the views gv_... show, one row each';
+COMMENT ON COLUMN pg_flashcache_nodes.node IS
+	'name of the node';
+COMMENT ON COLUMN pg_flashcache_nodes.server IS
+	'name of the foreign server that says where it is';
+COMMENT ON COLUMN pg_flashcache_nodes.host IS
+	'host name, address, or folder of the socket';
+COMMENT ON COLUMN pg_flashcache_nodes.port IS
+	'port; NULL: the usual one';
+COMMENT ON COLUMN pg_flashcache_nodes.dbname IS
+	'database that is asked there: relations are those of this database';
+COMMENT ON COLUMN pg_flashcache_nodes.timeout IS
+	'time that it may take to connect, and again to answer';
+COMMENT ON COLUMN pg_flashcache_nodes.trusted IS
+	'whether the foreign server belongs to a superuser; otherwise the node is not asked';
+
+CREATE FUNCTION pg_flashcache_ask_nodes(
+	view text,
+	OUT node text,
+	OUT node_state text,
+	OUT node_reason text,
+	OUT node_role text,
+	OUT node_version text,
+	OUT node_time_us bigint,
+	OUT data jsonb)
+RETURNS SETOF record
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET jit = off
+AS $body$
+DECLARE
+	one record;
+	dblink text;
+	untrusted text;
+	pending int := 0;
+	slept float8 := 0.001;
+	code text;
+	message text;
+	detail text;
+	began timestamptz[];
+	answers jsonb[];
+	stage int[];		-- 1: asked who it is, 2: and for the view, 3: rows are there, 4: failed
+	nodes text[];
+	connections text[];
+	milliseconds bigint[];
+	states text[];
+	reasons text[];
+	roles text[];
+	versions text[];
+	took bigint[];
+	connecting text;
+BEGIN
+	IF view IS NULL THEN
+		RAISE null_value_not_allowed USING MESSAGE = 'view must not be NULL';
+	END IF;
+	IF view <> ALL ('{pg_stat_flashcache,pg_stat_flashcache_relation,pg_flashcache_advice,pg_flashcache_warmth}'::text[]) THEN
+		RAISE invalid_parameter_value USING MESSAGE = format('nodes are not asked for "%s"', left(view, 80));
+	END IF;
+	IF NOT EXISTS (SELECT FROM pg_foreign_server WHERE srvtype = 'pg_flashcache') THEN
+		RETURN;
+	END IF;
+	-- A name is looked up when it is used: whoever owned the schema could have put something else there by then.
+	SELECT quote_ident(n.nspname), CASE WHEN NOT o.rolsuper THEN
+			format('dblink is in schema %I, which belongs to %I, who is no superuser', n.nspname, o.rolname)
+		WHEN NOT x.rolsuper THEN format('dblink belongs to %I, who is no superuser', x.rolname) END
+	INTO dblink, untrusted
+	FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace
+		JOIN pg_database d ON d.datname = current_database()
+		JOIN pg_roles o ON o.oid = CASE n.nspowner WHEN 'pg_database_owner'::regrole THEN d.datdba ELSE n.nspowner END
+		JOIN pg_roles x ON x.oid = e.extowner
+	WHERE e.extname = 'dblink';
+	IF dblink IS NULL OR untrusted IS NOT NULL THEN
+		RAISE object_not_in_prerequisite_state USING MESSAGE = coalesce(untrusted, 'nodes are asked through the extension dblink, which is not in this database'),
+			HINT = 'DROP EXTENSION dblink CASCADE, which removes the nodes as well; CREATE EXTENSION dblink in a schema that belongs to a superuser; add the nodes again.';
+	END IF;
+
+	/*
+	 * A connection that somebody has made in this session under our name is closed; none of ours is left when this ends, however
+	 * it ends: it would be for the session's own user to use.
+	 */
+	FOR one IN
+		SELECT s.oid, s.srvname, r.rolsuper, r.rolname,
+			CASE WHEN starts_with(s.srvname, 'pg_flashcache_') THEN substr(s.srvname, 15) ELSE s.srvname END AS node,
+			coalesce((SELECT substring(o.option_value, '^[0-9]{1,4}$')::bigint FROM pg_options_to_table(s.srvoptions) o
+				WHERE o.option_name = 'connect_timeout'), 3) * 1000 AS ms
+		FROM pg_foreign_server s JOIN pg_roles r ON r.oid = s.srvowner
+		WHERE s.srvtype = 'pg_flashcache' ORDER BY 5
+	LOOP
+		pending := pending + 1;
+		nodes[pending] := one.node;
+		connections[pending] := format('pg_flashcache node %s', one.oid);
+		milliseconds[pending] := greatest(one.ms, 1000);
+		began[pending] := clock_timestamp();
+		stage[pending] := 4;
+		answers[pending] := '[]';
+		IF NOT one.rolsuper THEN
+			states[pending] := 'refused';
+			reasons[pending] := format('the foreign server belongs to %I, who is no superuser', one.rolname);
+			CONTINUE;
+		END IF;
+		EXECUTE format('SELECT %s.dblink_disconnect($1) WHERE $1 = ANY (%1$s.dblink_get_connections())', dblink) USING connections[pending];
+		connecting := one.node;
+		BEGIN
+			EXECUTE format('SELECT %s.dblink_connect($1, $2)', dblink) USING connections[pending], one.srvname::text;
+			stage[pending] := 1;
+		EXCEPTION
+			WHEN OTHERS THEN
+				GET STACKED DIAGNOSTICS detail = PG_EXCEPTION_DETAIL;
+				reasons[pending] := split_part(btrim(coalesce(nullif(detail, ''), SQLERRM), E'\n '), E'\n', 1);
+				states[pending] := CASE WHEN SQLSTATE NOT LIKE '08%'
+					OR reasons[pending] ~ 'FATAL' AND reasons[pending] !~ 'starting up|shutting down|recovery|accepting connections'
+					THEN 'refused' ELSE 'down' END;
+		END;
+		connecting := NULL;
+		took[pending] := extract(epoch FROM clock_timestamp() - began[pending]) * 1000000;
+	END LOOP;
+
+	-- From here on all of them work at the same time.
+	FOR i IN 1 .. cardinality(nodes) LOOP
+		CONTINUE WHEN stage[i] > 2;
+		began[i] := clock_timestamp();
+		/*
+		 * Two statements of one transaction, in which the settings end.  No column is named: a version that does not have it
+		 * sends an object without it.
+		 */
+		EXECUTE format('SELECT %s.dblink_send_query($1, $2)', dblink) USING connections[i], format($q$
+			SELECT CASE WHEN pg_catalog.pg_is_in_recovery() THEN 'standby' ELSE 'primary' END, e.extversion,
+				pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', pg_catalog.quote_ident(n.nspname), 'pg_temp'), true),
+				pg_catalog.set_config('statement_timeout', %2$L, true), pg_catalog.set_config('lock_timeout', %2$L, true),
+				pg_catalog.set_config('datestyle', 'ISO', true)
+			FROM (SELECT) one LEFT JOIN pg_catalog.pg_extension e ON e.extname OPERATOR(pg_catalog.=) 'pg_flashcache'
+				LEFT JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) e.extnamespace;
+			SELECT to_jsonb(v) FROM %1$I v$q$, view, milliseconds[i]::text);
+	END LOOP;
+	LOOP
+		pending := 0;
+		FOR i IN 1 .. cardinality(nodes) LOOP
+			CONTINUE WHEN stage[i] > 2;
+			BEGIN
+				EXECUTE format('SELECT %s.dblink_is_busy($1)', dblink) INTO STRICT code USING connections[i];
+				IF code = '1' THEN
+					IF clock_timestamp() > began[i] + make_interval(secs => milliseconds[i] / 1000.0) THEN
+						stage[i] := 4;
+						states[i] := 'slow';
+						reasons[i] := format('no answer within %s ms', milliseconds[i]);
+					ELSE
+						pending := pending + 1;
+					END IF;
+				ELSIF stage[i] = 1 THEN
+					EXECUTE format('SELECT r.role, r.version FROM %s.dblink_get_result($1) r(role text, version text, a text, b text, c text, d text)', dblink)
+						INTO STRICT code, message USING connections[i];
+					roles[i] := code;
+					versions[i] := message;
+					stage[i] := 2;
+					pending := pending + 1;
+				ELSE
+					EXECUTE format('SELECT coalesce(jsonb_agg(r.data::jsonb), ''[]'') FROM %s.dblink_get_result($1) r(data text)', dblink)
+						INTO STRICT data USING connections[i];
+					answers[i] := data;
+					stage[i] := 3;
+					states[i] := 'up';
+				END IF;
+			EXCEPTION
+				WHEN query_canceled THEN
+					-- There, or here?
+					GET STACKED DIAGNOSTICS message = PG_EXCEPTION_CONTEXT;
+					IF position(connections[i] IN message) = 0 THEN
+						RAISE;
+					END IF;
+					stage[i] := 4;
+					states[i] := 'slow';
+					reasons[i] := 'the query was canceled there: ' || btrim(SQLERRM, E'\n ');
+				WHEN OTHERS THEN
+					stage[i] := 4;
+					states[i] := CASE
+						WHEN SQLSTATE LIKE '08%' OR SQLSTATE LIKE '57P%' OR SQLSTATE = 'XX000' THEN 'down'
+						WHEN SQLSTATE = '55P03' THEN 'slow'
+						WHEN SQLSTATE IN ('42P01', '42883', '42703') THEN 'lacking'
+						ELSE 'refused' END;
+					reasons[i] := CASE
+						WHEN states[i] = 'lacking' AND versions[i] IS NULL THEN 'the database that is asked has no extension pg_flashcache'
+						WHEN states[i] = 'lacking' THEN format('version %s of the extension there has no %s', versions[i], view)
+						ELSE split_part(btrim(SQLERRM, E'\n '), E'\n', 1) END;
+			END;
+			IF stage[i] > 2 THEN
+				took[i] := took[i] + extract(epoch FROM clock_timestamp() - began[i]) * 1000000;
+			END IF;
+		END LOOP;
+		EXIT WHEN pending = 0;
+		PERFORM pg_sleep(slept);
+		slept := least(slept * 1.5, 0.05);
+	END LOOP;
+
+	FOR i IN 1 .. cardinality(nodes) LOOP
+		EXECUTE format('SELECT %s.dblink_disconnect($1) WHERE $1 = ANY (%1$s.dblink_get_connections())', dblink) USING connections[i];
+	END LOOP;
+	FOR i IN 1 .. cardinality(nodes) LOOP
+		node := nodes[i];
+		node_state := states[i];
+		node_reason := reasons[i];
+		node_role := roles[i];
+		node_version := versions[i];
+		node_time_us := took[i];
+		FOR data IN SELECT r FROM jsonb_array_elements(answers[i]) r LOOP
+			RETURN NEXT;
+		END LOOP;
+		IF answers[i] = '[]' THEN
+			data := NULL;
+			RETURN NEXT;
+		END IF;
+	END LOOP;
+EXCEPTION WHEN OTHERS OR query_canceled THEN
+	GET STACKED DIAGNOSTICS code = RETURNED_SQLSTATE, message = MESSAGE_TEXT, detail = PG_EXCEPTION_HINT;
+	IF dblink IS NOT NULL AND untrusted IS NULL THEN
+		FOR i IN 1 .. coalesce(cardinality(connections), 0) LOOP
+			EXECUTE format('SELECT %s.dblink_disconnect($1) WHERE $1 = ANY (%1$s.dblink_get_connections())', dblink) USING connections[i];
+		END LOOP;
+	END IF;
+	IF connecting IS NOT NULL THEN
+		detail := format('It was connecting to node "%s".', connecting);
+	END IF;
+	IF detail = '' THEN
+		RAISE USING ERRCODE = code, MESSAGE = message;
+	END IF;
+	RAISE USING ERRCODE = code, MESSAGE = message, HINT = detail;
+END
+$body$;
+
+COMMENT ON FUNCTION pg_flashcache_ask_nodes(text) IS
+	'what a view shows on each node, all nodes at the same time; for the views gv_...';
+
+CREATE VIEW gv_stat_flashcache AS
+	SELECT a.node, a.node_state, a.node_reason, a.node_role, a.node_version, a.node_time_us, v.*
+	FROM @extschema@.pg_flashcache_ask_nodes('pg_stat_flashcache') a
+		LEFT JOIN LATERAL pg_catalog.jsonb_populate_record(NULL::@extschema@.pg_stat_flashcache, a.data) v ON true
+	UNION ALL
+	SELECT COALESCE(NULLIF(pg_catalog.current_setting('cluster_name'), ''), 'local'), 'up', NULL,
+		CASE WHEN pg_catalog.pg_is_in_recovery() THEN 'standby' ELSE 'primary' END,
+		(SELECT e.extversion FROM pg_catalog.pg_extension e WHERE e.extname OPERATOR(pg_catalog.=) 'pg_flashcache'), 0, v.*
+	FROM @extschema@.pg_stat_flashcache v WHERE NOT EXISTS (SELECT FROM @extschema@.pg_flashcache_nodes);
+
+CREATE VIEW gv_stat_flashcache_relation AS
+	SELECT a.node, a.node_state, a.node_reason, a.node_role, a.node_version, a.node_time_us, v.*
+	FROM @extschema@.pg_flashcache_ask_nodes('pg_stat_flashcache_relation') a
+		LEFT JOIN LATERAL pg_catalog.jsonb_populate_record(NULL::@extschema@.pg_stat_flashcache_relation, a.data) v ON true
+	UNION ALL
+	SELECT COALESCE(NULLIF(pg_catalog.current_setting('cluster_name'), ''), 'local'), 'up', NULL,
+		CASE WHEN pg_catalog.pg_is_in_recovery() THEN 'standby' ELSE 'primary' END,
+		(SELECT e.extversion FROM pg_catalog.pg_extension e WHERE e.extname OPERATOR(pg_catalog.=) 'pg_flashcache'), 0, v.*
+	FROM @extschema@.pg_stat_flashcache_relation v WHERE NOT EXISTS (SELECT FROM @extschema@.pg_flashcache_nodes);
+
+CREATE VIEW gv_flashcache_advice AS
+	SELECT a.node, a.node_state, a.node_reason, a.node_role, a.node_version, a.node_time_us, v.*
+	FROM @extschema@.pg_flashcache_ask_nodes('pg_flashcache_advice') a
+		LEFT JOIN LATERAL pg_catalog.jsonb_populate_record(NULL::@extschema@.pg_flashcache_advice, a.data) v ON true
+	UNION ALL
+	SELECT COALESCE(NULLIF(pg_catalog.current_setting('cluster_name'), ''), 'local'), 'up', NULL,
+		CASE WHEN pg_catalog.pg_is_in_recovery() THEN 'standby' ELSE 'primary' END,
+		(SELECT e.extversion FROM pg_catalog.pg_extension e WHERE e.extname OPERATOR(pg_catalog.=) 'pg_flashcache'), 0, v.*
+	FROM @extschema@.pg_flashcache_advice v WHERE NOT EXISTS (SELECT FROM @extschema@.pg_flashcache_nodes);
+
+CREATE VIEW gv_flashcache_warmth AS
+	SELECT a.node, a.node_state, a.node_reason, a.node_role, a.node_version, a.node_time_us, v.*
+	FROM @extschema@.pg_flashcache_ask_nodes('pg_flashcache_warmth') a
+		LEFT JOIN LATERAL pg_catalog.jsonb_populate_record(NULL::@extschema@.pg_flashcache_warmth, a.data) v ON true
+	UNION ALL
+	SELECT COALESCE(NULLIF(pg_catalog.current_setting('cluster_name'), ''), 'local'), 'up', NULL,
+		CASE WHEN pg_catalog.pg_is_in_recovery() THEN 'standby' ELSE 'primary' END,
+		(SELECT e.extversion FROM pg_catalog.pg_extension e WHERE e.extname OPERATOR(pg_catalog.=) 'pg_flashcache'), 0, v.*
+	FROM @extschema@.pg_flashcache_warmth v WHERE NOT EXISTS (SELECT FROM @extschema@.pg_flashcache_nodes);
+
+COMMENT ON VIEW gv_stat_flashcache IS
+	'pg_stat_flashcache of all nodes, one row each; of a node that does not answer, why';
+COMMENT ON VIEW gv_stat_flashcache_relation IS
+	'pg_stat_flashcache_relation of all nodes; of a node that does not answer one row, why';
+COMMENT ON VIEW gv_flashcache_advice IS
+	'pg_flashcache_advice of all nodes; of a node that does not answer, or has none, one row';
+COMMENT ON VIEW gv_flashcache_warmth IS
+	'pg_flashcache_warmth of all nodes, one row each; of a node that does not answer, why';
+
+-- The first columns are the same in each of them; the others are those of the view that the node has, and explained as these.
+DO $do$
+DECLARE
+	statement pg_catalog.text;
+BEGIN
+	FOR statement IN
+		SELECT pg_catalog.format('COMMENT ON COLUMN %s.%I.%I IS %L', '@extschema@', v.gv, a.attname,
+			COALESCE(k.words, pg_catalog.col_description(pg_catalog.to_regclass('@extschema@.' OPERATOR(pg_catalog.||) v.local),
+				(SELECT b.attnum FROM pg_catalog.pg_attribute b
+				WHERE b.attrelid OPERATOR(pg_catalog.=) pg_catalog.to_regclass('@extschema@.' OPERATOR(pg_catalog.||) v.local)
+					AND b.attname OPERATOR(pg_catalog.=) a.attname))))
+		FROM (VALUES ('gv_stat_flashcache', 'pg_stat_flashcache'), ('gv_stat_flashcache_relation', 'pg_stat_flashcache_relation'),
+				('gv_flashcache_advice', 'pg_flashcache_advice'), ('gv_flashcache_warmth', 'pg_flashcache_warmth')) v(gv, local)
+			JOIN pg_catalog.pg_attribute a
+				ON a.attrelid OPERATOR(pg_catalog.=) pg_catalog.to_regclass('@extschema@.' OPERATOR(pg_catalog.||) v.gv)
+				AND a.attnum OPERATOR(pg_catalog.>) 0
+			LEFT JOIN (VALUES
+				('node', 'name of the node; without nodes, cluster_name of this server, or local'),
+				('node_state', 'up; down: no connection; slow: no answer in time; refused: an error or a lack of privileges; lacking: the extension, or its version there, does not have it'),
+				('node_reason', 'why it is not up'),
+				('node_role', 'primary or standby'),
+				('node_version', 'version of the extension in the database that was asked; what it does not have is NULL'),
+				('node_time_us', 'microseconds that the answer took, or the failure')) k(name, words)
+				ON k.name OPERATOR(pg_catalog.=) a.attname
+	LOOP
+		EXECUTE statement;
+	END LOOP;
+END
+$do$;
+
+REVOKE ALL ON FUNCTION pg_flashcache_add_node(text, text, interval) FROM PUBLIC;
+REVOKE ALL ON FUNCTION pg_flashcache_remove_node(text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION pg_flashcache_ask_nodes(text) FROM PUBLIC;
+REVOKE ALL ON pg_flashcache_nodes, gv_stat_flashcache, gv_stat_flashcache_relation, gv_flashcache_advice, gv_flashcache_warmth FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION pg_flashcache_ask_nodes(text) TO pg_read_all_stats;
+GRANT SELECT ON pg_flashcache_nodes, gv_stat_flashcache, gv_stat_flashcache_relation, gv_flashcache_advice, gv_flashcache_warmth TO pg_read_all_stats;

@@ -192,6 +192,21 @@ PERSISTENCE = Group(
     ),
 )  # fmt: skip
 
+WARMTH = Group(
+    "pg_flashcache_warmth", "How warm a standby is", "FROM {schema}.pg_flashcache_warmth",
+    (
+        Metric("following", "gauge", "", "1 if the server follows another one's cache.", "(state <> 'off')::int"),
+        Metric("share", "gauge", "", "Share of the pages of the other server's map that are here, 0 to 1; 0 if nothing is known.",
+               "COALESCE(share, 0)"),
+        Metric("hot_share", "gauge", "", "The same of pages that were hit on the other server.", "COALESCE(hot_share, 0)"),
+        Metric("map_age_seconds", "gauge", "seconds", "Time since the last map was received; 0 before the first.", "COALESCE(age, 0)"),
+        Metric("map_too_old", "gauge", "", "1 if the map is too old to rely on, or there is none though one is wanted.",
+               "(state <> 'off' AND COALESCE(too_old, true))::int"),
+        Metric("loaded_total", "counter", "", "Pages that were loaded since the server started.", "COALESCE(loaded, 0)"),
+    ),
+    since="1.1",
+)  # fmt: skip
+
 _RELATION = (("datname", "pg_catalog.current_database()::text"), ("schemaname", "COALESCE(schemaname::text, '')"),
              ("relname", "CASE WHEN relid IS NULL THEN '(everything else)' ELSE COALESCE(relname::text, relid::text) END"))  # fmt: skip
 
@@ -277,6 +292,7 @@ GROUPS = (
     _one_of("verdict", "Verdict on the cache", "verdict", VERDICTS, "1 for the verdict on the last ten minutes; none while not active."),
     SETTINGS,
     PERSISTENCE,
+    WARMTH,
     RELATIONS,
     STATEMENTS,
     LATENCY,

@@ -78,6 +78,12 @@ def sample(conninfo: str, timeout_s: float) -> str:
     return "".join(line + "\n" for line in lines)
 
 
+def metrics_of(connection: Connection) -> str:
+    """The same, of a connection that is there."""
+    lines = [line for one in _sample(connection) for line in exposition(one.group, one.version, one.rows)]
+    return "".join(line + "\n" for line in lines)
+
+
 def sampled(conninfo: str, timeout_s: float) -> list[Sampled]:
     parts = parsed(conninfo, 1)
     try:

@@ -37,7 +37,11 @@ def top_command(
     json_: Annotated[bool, typer.Option("--json", help="Two looks as JSON on standard output, errors included, and the end.")] = False,
 ) -> None:
     """What the caches of one or more servers do now, on a live screen."""
-    servers = [parsed(text, number) for number, text in enumerate(conninfo or [""], 1)]
+    run_top([parsed(text, number) for number, text in enumerate(conninfo or [""], 1)], interval, timeout, once, json_)
+
+
+def run_top(servers: list[dict[str, str]], interval: float, timeout: float, once: bool, json_: bool) -> None:
+    """Of servers, by the parts of their connection strings."""
     if not (once or json_) and not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise ArgumentError("the live screen needs a terminal", "--once prints plain text, and --json is for programs")
     watchers = [Watcher(parts, interval, timeout) for parts in servers]

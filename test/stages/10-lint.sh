@@ -71,8 +71,8 @@ stage() {
   lint_check "man page" man_page pgflash/pgflash.1
   lint_check "cppcheck" test/lib/analyse.sh cppcheck . "$FC_PG_CONFIG"
   lint_check "clang-tidy" test/lib/analyse.sh clang-tidy . "$FC_PG_CONFIG"
-  lint_check "ruff check" "$python/ruff" check --quiet --no-cache pgflash bench test/pilot test/snapshots test/monitoring test/doctor test/place
-  lint_check "ruff format" "$python/ruff" format --check --quiet --no-cache pgflash bench test/pilot test/snapshots test/monitoring test/doctor test/place
+  lint_check "ruff check" "$python/ruff" check --quiet --no-cache pgflash bench test/pilot test/snapshots test/monitoring test/doctor test/place test/cluster
+  lint_check "ruff format" "$python/ruff" format --check --quiet --no-cache pgflash bench test/pilot test/snapshots test/monitoring test/doctor test/place test/cluster
   lint_check "documentation and its links" tools/docs.sh
   lint_check "mypy" "$python/mypy" --no-error-summary --cache-dir="$work/mypy"
   echo "$lint_passed passed, $lint_failed failed"

@@ -16,7 +16,7 @@ SELECT DISTINCT d.classid::regclass AS kind FROM pg_depend d JOIN pg_extension e
   ON d.refobjid = e.oid AND d.refclassid = 'pg_extension'::regclass
 WHERE e.extname = 'pg_flashcache' AND d.deptype = 'e' AND d.classid <> 'pg_type'::regclass ORDER BY 1;
 
--- functions: only what sets policies runs with its owner's rights; each is in C, where no search path matters, or has one of its own
+-- functions: only what sets policies, and what concerns nodes, runs with its owner's rights; each is in C, where no search path matters, or has one of its own
 SELECT p.oid::regprocedure AS function, l.lanname AS lang, p.prosecdef AS definer, p.proisstrict AS strict,
   p.proparallel AS parallel, r.rolsuper AS owner_super,
   l.lanname <> 'c' AS sql, coalesce('search_path=pg_catalog, pg_temp' = ANY (p.proconfig), false) AS path,

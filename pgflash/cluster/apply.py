@@ -1,0 +1,359 @@
+"""Changes settings on all nodes, one after the other: replicas first, the leader last, or by a switch-over.
+
+What is done stands in the nodes themselves: a setting in postgresql.auto.conf, a restart in when the server started. So the same
+command goes on where it was stopped, and does nothing where all is done. It stops at the first node that does not come back.
+"""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from pgflash import safe
+from pgflash.cluster.find import Node
+from pgflash.cluster.gather import Look, look_at
+from pgflash.cluster.patroni import Patroni
+from pgflash.cluster.quorum import refusal
+from pgflash.cluster.wanted import Wanted
+from pgflash.connection import Connection, connect, reason
+from pgflash.errors import BrokeOff, PgflashError, Refused, ServerError
+from pgflash.shown import visible
+from pgflash.units import show_seconds
+
+POLL_S = 0.5
+SETTLE_S = 60.0
+Tell = Callable[[dict[str, Any]], None]
+_WRITTEN = """
+SELECT s.name, s.context, s.setting, s.source, s.pending_restart,
+       (SELECT f.setting FROM pg_file_settings f WHERE f.name = s.name AND f.sourcefile LIKE '%%/postgresql.auto.conf'
+         ORDER BY f.seqno DESC LIMIT 1) AS written,
+       (SELECT count(*) FROM pg_file_settings f WHERE f.name = s.name AND f.error IS NOT NULL
+          AND f.error <> 'setting could not be applied')::int AS faults
+  FROM pg_settings s WHERE s.name = ANY (%s)
+"""
+NEW = "for new settings"
+HINT = "the same command goes on from there"
+
+
+@dataclass(frozen=True)
+class Step:
+    """What is to be done on a node; nothing: it is as wanted."""
+
+    node: Node
+    leader: bool
+    settings: Mapping[str, str | None]  # that are written otherwise
+    was: Mapping[str, str | None]
+    restart: str  # why; empty: no restart
+
+    @property
+    def done(self) -> bool:
+        return not self.settings and not self.restart
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "node": self.node.name, "leader": self.leader, "restart": self.restart or None,
+            "settings": {name: {"from": self.was.get(name), "to": value} for name, value in self.settings.items()},
+        }  # fmt: skip
+
+
+class Rolling:
+    def __init__(self, nodes: Sequence[Node], patroni: Patroni | None, wanted: Wanted, timeout_s: float, tell: Tell) -> None:
+        self.nodes = list(nodes)
+        self.patroni = patroni
+        self.wanted = wanted
+        self.timeout_s = timeout_s
+        self.tell = tell
+        self._touched = False
+
+    # --- looking ---
+
+    def looks(self) -> list[Look]:
+        """With what Patroni says now."""
+        if self.patroni is not None:
+            members = {member.name: member for member in self.patroni.members()}
+            self.nodes = [Node(node.name, node.parts, node.found_by, members.get(node.name, node.patroni)) for node in self.nodes]
+        return look_at(self.nodes, self.timeout_s)
+
+    def config(self) -> dict[str, Any]:
+        return self.patroni.config() if self.patroni is not None else {}
+
+    def plan(self) -> list[Step]:
+        """Replicas in the order of their names, synchronous ones last of them, then the leader. Everything must be up."""
+        looks = self.looks()
+        unknown = (set(self.wanted.nodes) | set(self.wanted.commands)) - {item.node.name for item in looks}
+        if unknown:
+            raise ServerError(f"there is no node {min(unknown)!r}", f"nodes: {', '.join(item.node.name for item in looks)}")
+        for item in looks:
+            if item.seen is None:
+                raise ServerError(f"{item.node.name} is down: {item.problem}", "nothing is changed while a node is down")
+        leaders = [item for item in looks if item.seen and not item.seen.standby]
+        if len(leaders) != 1:
+            names = ", ".join(item.node.name for item in leaders) or "none"
+            raise ServerError(f"one primary is needed, there is: {names}", "name the nodes of one cluster: shards are changed one by one")
+        sync = {row.name for row in leaders[0].seen.replicas if row.sync_state in ("sync", "quorum")} if leaders[0].seen else set()
+        order = sorted(looks, key=lambda item: (item is leaders[0], item.node.name in sync, item.node.name))
+        steps = [self._step(item, item is leaders[0]) for item in order]
+        if self.wanted.leader == "skip":
+            steps = [step for step in steps if not step.leader]
+        if self.patroni is None:
+            lacking = [step.node.name for step in steps if step.restart and step.node.name not in self.wanted.commands]
+            if lacking:
+                raise ServerError(
+                    f"{lacking[0]} has to be restarted, and it is not known how",
+                    f'in the file: [restart], {lacking[0]} = "ssh ... systemctl restart postgresql@15-main"; or --patroni',
+                )
+        return steps
+
+    def _step(self, item: Look, leader: bool) -> Step:
+        assert item.seen is not None
+        wanted = self.wanted.of(item.node.name)
+        rows = self._rows(item.node, wanted)
+        absent = sorted(set(wanted) - set(rows))
+        if absent:
+            raise ServerError(
+                f"{item.node.name}: there is no setting {absent[0]}",
+                "is the name right, and pg_flashcache in shared_preload_libraries there, in this version?",
+            )
+        fixed = [name for name, row in rows.items() if row["source"] == "command line"]
+        if fixed:
+            raise ServerError(f"{item.node.name}: {fixed[0]} is on the server's command line, which ALTER SYSTEM does not overrule")
+        other = {name: value for name, value in wanted.items() if rows[name]["written"] != value}
+        restart = ""
+        if any(rows[name]["context"] == "postmaster" and not _same(rows[name]["setting"], value) for name, value in other.items()):
+            restart = NEW
+        elif any(row["pending_restart"] for row in rows.values()):
+            restart = "for settings that wait for it"
+        if self.wanted.restart_before and item.seen.started < self.wanted.restart_before:
+            restart = restart or f"running since {item.seen.started:%Y-%m-%d %H:%M:%S}"
+        return Step(item.node, leader, other, {name: rows[name]["written"] for name in other}, restart)
+
+    def _rows(self, node: Node, names: Iterable[str]) -> dict[str, dict[str, Any]]:
+        with self._connected(node) as connection:
+            try:
+                return {row["name"]: row for row in connection.execute(_WRITTEN, (list(names),)).fetchall()}
+            except psycopg.Error as error:
+                if error.sqlstate == "42501":
+                    raise Refused(f"{node.name}: permission denied: its settings take a superuser") from None
+                raise ServerError(f"{node.name}: {reason(error)}") from None
+
+    def _connected(self, node: Node, parts: Mapping[str, str] | None = None) -> Connection:
+        try:
+            return connect({**node.parts, **(parts or {})}, self.timeout_s)
+        except (psycopg.Error, PgflashError) as error:
+            raise ServerError(f"{node.name}: {reason(error)}") from None
+
+    # --- changing ---
+
+    def run(self) -> int:
+        """How many nodes were changed."""
+        changed = 0
+        for step in self.plan():
+            if step.done:
+                self.tell({"event": "as wanted", "node": step.node.name})
+                continue
+            if step.leader and step.restart and self.wanted.leader == "switchover":
+                self._switch_over(step.node)
+                step = Step(step.node, False, step.settings, step.was, step.restart)
+            self._change(step)
+            changed += 1
+        changed += self._update_extension()
+        return changed
+
+    def _change(self, step: Step) -> None:
+        node = step.node
+        me, _ = self._ready(node, bool(step.restart), f"{node.name} is not touched")
+        assert me.seen is not None
+        began = me.seen.started
+        self.tell({"event": "changing", **step.as_json()})
+        pending = self._write(node, step)
+        restart = bool(step.restart) and (step.restart != NEW or pending)  # the same size, written otherwise, needs none
+        if restart:
+            self.tell({"event": "restarting", "node": node.name})
+            self._restart(me)
+        self._wait(node, began if restart else None)
+        self.tell({"event": "done", "node": node.name})
+
+    def _ready(self, node: Node, restart: bool, what: str) -> tuple[Look, list[Look]]:
+        """The cluster as it is, when the node may be touched. What was changed before may take a moment to settle."""
+        end = time.monotonic() + (SETTLE_S if self._touched else 0)
+        while True:
+            looks = self.looks()
+            me = next(item for item in looks if item.node.name == node.name)
+            why = refusal(me, looks, self.config(), self.wanted.standbys, restart)
+            if not why:
+                self._touched = True
+                return me, looks
+            if time.monotonic() >= end:
+                raise BrokeOff(f"{what}: {why}", HINT)
+            time.sleep(POLL_S)
+
+    def _write(self, node: Node, step: Step) -> bool:
+        """Each value is checked by the server before it is written; a wrong one changes nothing. Does one wait for a restart?"""
+        before: dict[str, str | None] = {}
+        with self._connected(node) as connection:
+            try:
+                for name, value in step.settings.items():
+                    self._alter(connection, name, value)
+                    before[name] = step.was.get(name)
+                loaded = connection.execute("SELECT pg_conf_load_time() AS at").fetchone()
+                connection.execute("SELECT pg_reload_conf()")
+                self._until(
+                    lambda: (now := connection.execute("SELECT pg_conf_load_time() AS at").fetchone()) is not None and now != loaded,
+                    f"{node.name} to read its configuration", 60,
+                )  # fmt: skip
+                rows = connection.execute(_WRITTEN, (list(step.settings),)).fetchall()
+            except psycopg.Error as error:
+                for name, value in before.items():
+                    self._alter(connection, name, value)
+                said = error.diag.message_primary or reason(error)
+                hint = "ALTER SYSTEM takes a superuser" if error.sqlstate == "42501" else f"nothing is changed on {node.name}; {HINT}"
+                raise Refused(f"{node.name}: {visible(said)}", hint) from None
+        wrong = [row["name"] for row in rows if row["faults"]]
+        if wrong:
+            raise BrokeOff(f"{node.name}: the server does not accept {wrong[0]} in its files", f"SELECT * FROM pg_file_settings; {HINT}")
+
+        return any(row["pending_restart"] for row in rows)
+
+    def _alter(self, connection: Connection, name: str, value: str | None) -> None:
+        parts = sql.SQL(".").join(map(sql.Identifier, name.split(".")))
+        if value is None:
+            connection.execute(sql.SQL("ALTER SYSTEM RESET {}").format(parts))
+        else:
+            connection.execute(sql.SQL("ALTER SYSTEM SET {} = {}").format(parts, sql.Literal(value)))
+
+    def _restart(self, item: Look) -> None:
+        if self.patroni is not None:
+            assert item.node.patroni is not None
+            self.patroni.restart(item.node.patroni, self.wanted.wait_s)
+            return
+        command = shlex.split(self.wanted.commands[item.node.name])
+        try:
+            done = subprocess.run(
+                command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=self.wanted.wait_s, check=False
+            )
+        except OSError as error:
+            raise BrokeOff(f"{item.node.name}: {command[0]} cannot be run: {error.strerror}", HINT) from None
+        except subprocess.TimeoutExpired:
+            raise BrokeOff(f"{item.node.name}: its restart is not over after {show_seconds(self.wanted.wait_s)}", HINT) from None
+        if done.returncode != 0:
+            said = visible((done.stderr or done.stdout).strip()[-500:], lines=True)
+            raise BrokeOff(f"{item.node.name}: its restart ended with status {done.returncode}\n{said}".rstrip(), HINT)
+
+    def _wait(self, node: Node, restarted_after: Any) -> None:
+        """Until it is back as wanted: up, active, receiving, with nothing pending, and warm if it can be."""
+        why = ["it has not answered"]
+        told = [time.monotonic()]
+
+        def back() -> bool:
+            looks = self.looks()
+            me = next(item for item in looks if item.node.name == node.name)
+            why[0] = self._lacking(me, looks, restarted_after)
+            if why[0] and time.monotonic() - told[0] > 10:
+                told[0] = time.monotonic()
+                self.tell({"event": "waiting", "node": node.name, "for": why[0]})
+            return not why[0]
+
+        end = time.monotonic() + self.wanted.wait_s
+        while True:
+            try:
+                if back():
+                    return
+            except ServerError as error:  # Patroni itself may be busy for a moment
+                why[0] = error.message
+            if time.monotonic() > end:
+                raise BrokeOff(
+                    f"{node.name} is not back after {show_seconds(self.wanted.wait_s)}: {why[0]}", f"no other node was touched; {HINT}"
+                )
+            time.sleep(POLL_S)
+
+    def _lacking(self, me: Look, looks: Sequence[Look], restarted_after: Any) -> str:
+        seen = me.seen
+        if seen is None:
+            return me.problem or "it does not answer"
+        if restarted_after is not None and seen.started <= restarted_after:
+            return "it has not been restarted"
+        rows = self._rows(me.node, [*self.wanted.of(me.node.name), "pg_flashcache.enabled", "pg_flashcache.size"])
+        pending = [name for name, row in rows.items() if row["pending_restart"] and name in self.wanted.of(me.node.name)]
+        if pending:
+            return f"{pending[0]} waits for a restart"
+        on, size = (rows.get(f"pg_flashcache.{name}", {}).get("setting") for name in ("enabled", "size"))
+        should = on == "on" and size not in (None, "0")
+        if seen.stat is not None and should and seen.state != "active":
+            return f"its cache is {seen.state}: {seen.reason or 'no reason yet'}"
+        if not seen.standby:
+            return ""
+        if seen.receiver != "streaming":
+            return "it does not receive WAL"
+        if should and self.wanted.warm > 0 and seen.follows and not seen.is_warm(self.wanted.warm):
+            share = "nothing is known yet" if seen.share is None else f"{100 * seen.share:.1f}%"
+            return f"it is not warm: {share}"
+        return ""
+
+    def _switch_over(self, leader: Node) -> None:
+        if self.patroni is None:
+            raise ServerError("a switch-over needs Patroni", '--patroni, or leader = "last" in the file')
+        me, looks = self._ready(leader, False, "no switch-over")
+        assert me.seen is not None
+        sync = {row.name for row in me.seen.replicas if row.sync_state in ("sync", "quorum")}
+        synchronous = bool(self.config().get("synchronous_mode"))
+        able = [
+            item for item in looks
+            if item.seen and item.seen.standby and not (item.node.patroni and item.node.patroni.tags.get("nofailover"))
+            and (item.node.name in sync or not synchronous)
+        ]  # fmt: skip
+        warm = [item for item in able if self.wanted.warm == 0 or (item.seen and item.seen.is_warm(self.wanted.warm))]
+        if not warm:
+            raise BrokeOff("no switch-over: no standby that may lead is warm", f"pgflash cluster warmth shows why; {HINT}")
+        candidate = warm[0].node.name
+        self.tell({"event": "switching over", "from": leader.name, "to": candidate})
+        self.patroni.switch_over(leader.name, candidate, self.wanted.wait_s)
+
+        def over() -> bool:
+            now = {item.node.name: item.seen for item in self.looks()}
+            old, new = now.get(leader.name), now.get(candidate)
+            return bool(old and new and old.standby and not new.standby and old.receiver == "streaming")
+
+        self._until(over, f"the switch-over from {leader.name} to {candidate}", self.wanted.wait_s)
+
+    def _until(self, true: Callable[[], bool], what: str, longest_s: float) -> None:
+        end = time.monotonic() + longest_s
+        while not true():
+            if time.monotonic() > end:
+                raise BrokeOff(f"still waiting after {show_seconds(longest_s)} for {what}", HINT)
+            time.sleep(POLL_S)
+
+    def _update_extension(self) -> int:
+        changed = 0
+        for database in self.wanted.update_extension:
+            leader = next((item for item in self.looks() if item.seen and not item.seen.standby), None)
+            if leader is None:
+                raise BrokeOff("there is no primary to update the extension on", HINT)
+            with self._connected(leader.node, {"dbname": database}) as connection:
+                found = safe.extension(connection)
+                safe.require(found, Refused)
+                if found is None:
+                    raise Refused(
+                        f"database {database} has no extension pg_flashcache", "CREATE EXTENSION pg_flashcache, or take it off the list"
+                    )
+                try:
+                    connection.execute("SET default_transaction_read_only = off")
+                    connection.execute("ALTER EXTENSION pg_flashcache UPDATE")
+                except psycopg.Error as error:
+                    raise Refused(f"{leader.node.name}, {database}: {visible(error.diag.message_primary or reason(error))}", HINT) from None
+                now = safe.extension(connection)
+            if now and now.version != found.version:
+                self.tell({"event": "extension updated", "node": leader.node.name, "database": database, "to": now.version})
+                changed += 1
+        return changed
+
+
+def _same(setting: str, value: str | None) -> bool:
+    """Only what is the same for certain: units and spellings differ, and then the restart shows whether it was needed."""
+    return value is not None and setting == value

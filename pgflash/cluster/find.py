@@ -1,0 +1,137 @@
+"""Who the nodes of a cluster are: those that are named, and those that Patroni, a primary, or a list of nodes on a server names.
+
+A node is reached as the first connection string says, but for host and port. What is found twice is one node.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+
+from pgflash import safe
+from pgflash.cluster.patroni import Patroni, PatroniMember
+from pgflash.connection import Connection, connect, members, name_of
+from pgflash.errors import ArgumentError, PgflashError
+
+# What says where a server is, and nothing else.
+_PLACE = ("host", "hostaddr", "port", "service")
+NODES = "pg_flashcache_nodes"
+# Citus. Found by its name: who may make such a table in pg_catalog is a superuser.
+_DIST_NODE = """
+SELECT nodename::text AS host, nodeport::int AS port FROM pg_catalog.pg_dist_node WHERE isactive AND noderole::text = 'primary' ORDER BY nodeid
+"""
+_STANDBYS = """
+SELECT DISTINCT host(client_addr) AS address, application_name AS name FROM pg_stat_replication
+ WHERE state IS NOT NULL AND application_name <> 'pg_basebackup' ORDER BY 2, 1
+"""
+
+
+@dataclass(frozen=True)
+class Node:
+    """A server, and how it is reached."""
+
+    name: str
+    parts: dict[str, str]
+    found_by: str
+    patroni: PatroniMember | None = None
+
+
+@dataclass(frozen=True)
+class Found:
+    nodes: list[Node]
+    remarks: list[str]  # what could not be asked, or not be used
+
+
+def find(servers: Sequence[dict[str, str]], patroni: Patroni | None, timeout_s: float, search: bool = True) -> Found:
+    """With Patroni, its members, reached as the first of the servers is; otherwise the servers, and who they know of."""
+    if patroni is not None:
+        if len(servers) > 1:
+            raise ArgumentError(
+                "Patroni names the nodes: one connection string says how they are reached", "as in 'user=flash_monitor dbname=postgres'"
+            )
+        template = servers[0] if servers else {}
+        return Found([_of_patroni(member, template) for member in patroni.members() if member.host], [])
+    named = list(servers) or [{}]
+    nodes = [Node(name_of(parts), parts, "argument") for parts in named]
+    remarks: list[str] = []
+    if search:
+        for parts in named:
+            more, said = known_to(parts, timeout_s)
+            nodes += more
+            remarks += said
+    return Found(once(nodes), remarks)
+
+
+def _of_patroni(member: PatroniMember, template: dict[str, str]) -> Node:
+    return Node(member.name, placed(template, member.host, member.port), "patroni", member)
+
+
+def placed(template: dict[str, str], host: str, port: int | str | None) -> dict[str, str]:
+    """The same at another place."""
+    parts = {name: value for name, value in template.items() if name not in _PLACE}
+    return parts | {"host": host} | ({"port": str(port)} if port else {})
+
+
+def once(nodes: Iterable[Node]) -> list[Node]:
+    """Each place once; names that are taken get the place added."""
+    found: dict[tuple[str, str, str], Node] = {}
+    for node in nodes:
+        key = (node.parts.get("host") or node.parts.get("hostaddr") or node.parts.get("service") or "", node.parts.get("port") or "5432",
+               node.parts.get("dbname") or "")  # fmt: skip
+        found.setdefault(key, node)
+    named: dict[str, Node] = {}
+    for node in found.values():
+        name = node.name if node.name not in named else f"{node.name} ({name_of(node.parts)})"
+        named[name] = Node(name, node.parts, node.found_by, node.patroni)
+    return list(named.values())
+
+
+def known_to(parts: dict[str, str], timeout_s: float) -> tuple[list[Node], list[str]]:
+    """Of a server: the nodes in its list, the standbys that it sends its WAL to, Citus' workers. A server that is down knows nobody."""
+    try:
+        with connect(parts, timeout_s) as connection:
+            return _known(connection, parts)
+    except (psycopg.Error, PgflashError):
+        return [], []  # it is a node itself, and will be shown as what it is
+
+
+def _known(connection: Connection, parts: dict[str, str]) -> tuple[list[Node], list[str]]:
+    nodes: list[Node] = []
+    remarks: list[str] = []
+    found = safe.extension(connection)
+    if found is not None and not found.danger and not found.lacking and NODES in members(connection, (NODES,)):
+        for row in connection.execute(f"SELECT node, host, port, dbname FROM {found.schema}.{NODES} ORDER BY node".encode()).fetchall():
+            if row["host"]:
+                template = parts | ({"dbname": row["dbname"]} if row["dbname"] else {})
+                nodes.append(Node(row["node"], placed(template, row["host"], row["port"]), NODES))
+    if not nodes:
+        nodes, remarks = _standbys(connection, parts)
+    if _row(connection, "SELECT to_regclass('pg_catalog.pg_dist_node') IS NOT NULL AS there")["there"]:
+        nodes += [
+            Node(f"{row['host']}:{row['port']}", placed(parts, row["host"], row["port"]), "pg_dist_node")
+            for row in connection.execute(_DIST_NODE).fetchall()
+        ]
+    return nodes, remarks
+
+
+def _standbys(connection: Connection, parts: dict[str, str]) -> tuple[list[Node], list[str]]:
+    nodes, remarks = [], []
+    port = parts.get("port")
+    for row in connection.execute(_STANDBYS).fetchall():
+        if row["address"] is None:
+            remarks.append(f"standby {row['name']} has no address: it is connected through a socket; name it")
+        elif re.match(r"127\.|::1$", row["address"]):
+            remarks.append(f"standby {row['name']} is on the primary's own machine: its port is not known; name it")
+        else:
+            nodes.append(Node(row["name"], placed(parts, row["address"], port), "pg_stat_replication"))
+    return nodes, remarks
+
+
+def _row(connection: Connection, query: str) -> dict[str, Any]:
+    row = connection.execute(query.encode()).fetchone()
+    assert row is not None
+    return row

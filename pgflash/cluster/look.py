@@ -1,0 +1,156 @@
+"""One look at a server: its role, its lag, its cache, and how warm it is. The agent and the cluster's commands see the same."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from typing import Any
+
+from pgflash import safe
+from pgflash.connection import Connection, exists, members
+from pgflash.errors import ServerError
+
+STAT = "pg_stat_flashcache"
+WARMTH = "pg_flashcache_warmth"
+
+# Of a standby: how far it is behind what it has received, and whether it receives. A primary's lag is none.
+_SERVER = """
+SELECT clock_timestamp() AS at, pg_is_in_recovery() AS standby, current_setting('server_version_num')::int / 10000 AS major,
+       current_setting('cluster_name') AS cluster, current_database() AS database, pg_postmaster_start_time() AS started,
+       current_setting('port')::int AS port,
+       CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END::text AS lsn,
+       CASE WHEN pg_is_in_recovery() THEN
+           CASE WHEN pg_last_wal_receive_lsn() = pg_last_wal_replay_lsn() THEN 0
+                ELSE extract(epoch FROM clock_timestamp() - pg_last_xact_replay_timestamp()) END END::float8 AS replay_delay_s,
+       CASE WHEN pg_is_in_recovery() THEN COALESCE((SELECT status FROM pg_stat_wal_receiver), 'none') END AS receiver,
+       (SELECT timeline_id FROM pg_control_checkpoint()) AS timeline,
+       (SELECT count(*) FROM pg_settings WHERE pending_restart)::int AS pending_restart,
+       current_setting('synchronous_standby_names') AS synchronous_standby_names
+"""
+_REPLICAS = """
+SELECT application_name, host(client_addr) AS address, state, sync_state,
+       pg_wal_lsn_diff(pg_current_wal_lsn(), replay_lsn)::bigint AS lag_bytes
+  FROM pg_stat_replication WHERE state IS NOT NULL ORDER BY application_name, pid
+"""
+FOLLOWS_NOTHING = "off"
+
+
+@dataclass(frozen=True)
+class Replica:
+    """What a server sends its WAL to."""
+
+    name: str
+    address: str | None
+    state: str
+    sync_state: str
+    lag_bytes: int | None
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Everything is as the server says; None: it does not say."""
+
+    at: datetime
+    standby: bool
+    major: int
+    cluster: str
+    database: str
+    started: datetime
+    port: int
+    lsn: str
+    replay_delay_s: float | None
+    receiver: str | None
+    timeline: int | None
+    pending_restart: int
+    synchronous_standby_names: str
+    version: str | None = None
+    stat: dict[str, Any] | None = None
+    warmth: dict[str, Any] | None = None
+    replicas: Sequence[Replica] = ()
+    missing: list[str] = field(default_factory=list)
+
+    @property
+    def role(self) -> str:
+        return "standby" if self.standby else "primary"
+
+    @property
+    def state(self) -> str | None:
+        return self.stat["state"] if self.stat else None
+
+    @property
+    def reason(self) -> str | None:
+        """Why the cache is not active, or what else there is to say."""
+        return (self.stat["reason"] if self.stat else None) or next(iter(self.missing), None)
+
+    @property
+    def hit_ratio(self) -> float | None:
+        return _share(self.stat["hits"], self.stat["hits"] + self.stat["misses"]) if self.stat else None
+
+    @property
+    def fill(self) -> float | None:
+        return _share(self.stat["used"], self.stat["slots"]) if self.stat else None
+
+    @property
+    def follows(self) -> bool:
+        return self.warmth is not None and self.warmth["state"] != FOLLOWS_NOTHING
+
+    @property
+    def share(self) -> float | None:
+        """Of the other server's map, here; None: nothing is followed, or nothing is known."""
+        return self.warmth["share"] if self.warmth else None
+
+    def is_warm(self, share: float) -> bool:
+        """As pg_flashcache_is_warm()."""
+        warmth = self.warmth
+        return warmth is not None and self.follows and warmth["share"] is not None and not warmth["too_old"] and warmth["share"] >= share
+
+    def as_json(self) -> dict[str, Any]:
+        values = asdict(self)
+        for name in ("stat", "warmth"):
+            if values[name]:
+                values[name] = {key: item.isoformat() if isinstance(item, datetime) else item for key, item in values[name].items()}
+        return {
+            **values, "at": self.at.isoformat(), "started": self.started.isoformat(), "role": self.role, "hit_ratio": self.hit_ratio,
+            "fill": self.fill,
+        }  # fmt: skip
+
+
+def _share(part: int | None, whole: int | None) -> float | None:
+    return part / whole if part is not None and whole else None
+
+
+def look(connection: Connection) -> Seen:
+    row = connection.execute(_SERVER).fetchone()
+    assert row is not None
+    replicas = [
+        Replica(item["application_name"], item["address"], item["state"], item["sync_state"] or "", item["lag_bytes"])
+        for item in ([] if row["standby"] else connection.execute(_REPLICAS).fetchall())
+    ]
+    missing: list[str] = []
+    version, stat, warmth = _cache(connection, row["database"], missing)
+    return Seen(**row, version=version, stat=stat, warmth=warmth, replicas=replicas, missing=missing)
+
+
+def _cache(connection: Connection, database: str, missing: list[str]) -> tuple[str | None, dict[str, Any] | None, dict[str, Any] | None]:
+    found = safe.extension(connection)
+    if found is None:
+        missing.append(f"database {database} has no extension pg_flashcache")
+        return None, None, None
+    if found.lacking and not found.danger:
+        missing.append(f"{found.closed}: {found.lacking}")
+        return found.version, None, None
+    safe.require(found, ServerError)
+    there = members(connection, (STAT, WARMTH))
+    for view in (STAT, WARMTH):
+        if view not in there:
+            why = f"this role may not read it: GRANT pg_monitor TO {found.role}"
+            if not exists(connection, view):
+                why = f"not in version {found.version} of the extension: ALTER EXTENSION pg_flashcache UPDATE"
+            missing.append(f"{view}: {why}")
+
+    def one(view: str) -> dict[str, Any] | None:
+        # The name is the extension's own, its schema is quoted.
+        return connection.execute(f"SELECT * FROM {found.schema}.{view}".encode()).fetchone() if view in there else None
+
+    return found.version, one(STAT), one(WARMTH)

@@ -1,0 +1,235 @@
+"""The agent: what it answers to whom, in bounded time, however the server under it and its clients behave."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from pgflash.agent.answers import Answers
+from pgflash.agent.command import address
+from pgflash.agent.keeper import Keeper
+from pgflash.agent.server import AgentServer
+from pgflash.cluster.look import Seen
+from pgflash.errors import ArgumentError
+
+from .fakes import seen, warmth
+
+
+class Fixed:
+    """In the place of a Keeper."""
+
+    def __init__(self, answer: Any, problem: str | None = None, wait: threading.Event | None = None) -> None:
+        self.answer, self.problem, self.wait = answer, problem, wait
+
+    def get(self, _oldest_s: float, longest_s: float) -> tuple[Any, str | None]:
+        if self.wait:
+            self.wait.wait(longest_s)
+        return self.answer, self.problem
+
+
+def answers(what: Seen | None, problem: str | None = None, **more: Any) -> Answers:
+    values = {"metrics": Fixed("m 1\n"), "share": 0.9, "oldest_s": 0.5, "longest_s": 5.0, **more}
+    return Answers(looks=Fixed(what, problem, values.pop("wait", None)), **values)  # type: ignore[arg-type]
+
+
+PRIMARY = seen()
+OFF = seen(stat={**(PRIMARY.stat or {}), "state": "off", "reason": "it broke"})
+WARM = seen(standby=True, warmth=warmth(0.95))
+COLD = seen(standby=True, warmth=warmth(0.5))
+OLD = seen(standby=True, warmth=warmth(0.95, too_old=True))
+ALONE = seen(standby=True, warmth=warmth(None, "off"))
+FAILED = seen(standby=True, warmth=warmth(0.95, "failed"))
+OLDER = seen(standby=True, warmth=None)
+
+
+@pytest.mark.parametrize(
+    ("path", "up_for"),
+    [
+        ("/", "primary off warm cold old alone failed older"), ("/health", "primary off warm cold old alone failed older"),
+        ("/primary", "primary off"), ("/replica", "warm cold old alone failed older"), ("/active", "primary warm cold old alone failed older"),
+        ("/warm", "primary warm failed"), ("/warm?share=0.5", "primary warm cold failed"), ("/replica?share=0.96", ""),
+        ("/replica?share=0.9", "warm failed"), ("/replica/?share=0", "warm cold failed"),
+    ],
+)  # fmt: skip
+def test_checks(path: str, up_for: str) -> None:
+    kinds = {"primary": PRIMARY, "off": OFF, "warm": WARM, "cold": COLD, "old": OLD, "alone": ALONE, "failed": FAILED, "older": OLDER}
+    found = {name: answers(what).to(path).status for name, what in kinds.items()}
+    assert found == {name: 200 if name in up_for.split() else 503 for name in kinds}
+
+
+def test_why() -> None:
+    assert json.loads(answers(OFF).to("/active").text)["reason"] == "it broke"
+    assert json.loads(answers(None, "nothing listens there").to("/health").text) == {"error": "nothing listens there"}
+    assert json.loads(answers(WARM).to("/status").text)["warmth"]["share"] == 0.95
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [("/nix", 404), ("/warm?share=2", 400), ("/warm?share=nan", 400), ("/warm?share=", 400), ("/warm?x=1", 400), ("/primary?share=1", 400),
+     ("/warm?a=1&b=2&c=3&d=4&e=5", 400), ("/liveness", 200), ("/metrics", 200)],
+)  # fmt: skip
+def test_other_paths(path: str, status: int) -> None:
+    assert answers(WARM).to(path).status == status
+
+
+def test_the_server_is_down() -> None:
+    gone = answers(None, "nothing listens there", metrics=Fixed(None, "nothing listens there"))
+    assert {path: gone.to(path).status for path in ("/", "/primary", "/replica", "/warm", "/active", "/status", "/metrics", "/liveness")} == {
+        "/": 503, "/primary": 503, "/replica": 503, "/warm": 503, "/active": 503, "/status": 503, "/metrics": 503, "/liveness": 200,
+    }  # fmt: skip
+
+
+# --- over HTTP ---
+
+
+@contextmanager
+def serving(made: Answers, places: int = 4, slowest_s: float = 10.0) -> Iterator[AgentServer]:
+    server = AgentServer(("127.0.0.1", 0), made, places, slowest_s)
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def raw(server: AgentServer, request: bytes) -> bytes:
+    with socket.create_connection(("127.0.0.1", server.server_port), 30) as client:
+        client.sendall(request)
+        return b"".join(iter(lambda: client.recv(65536), b""))
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS"])
+def test_methods_of_load_balancers(method: str) -> None:
+    with serving(answers(WARM)) as server:
+        answer = raw(server, f"{method} /warm HTTP/1.0\r\n\r\n".encode())
+    assert answer.startswith(b"HTTP/1.0 200 ")
+    assert (b'"role": "standby"' in answer) == (method == "GET" or (method == "OPTIONS" and b'"role"' in answer))
+
+
+@pytest.mark.parametrize(
+    ("request_", "status"),
+    [(b"POST /warm HTTP/1.0\r\n\r\n", b"501"), (b"GET /" + b"x" * 4000 + b" HTTP/1.0\r\n\r\n", b"414"), (b"nonsense\r\n\r\n", b"400")],
+)
+def test_wrong_requests(request_: bytes, status: bytes) -> None:
+    with serving(answers(WARM)) as server:
+        assert status in raw(server, request_).split(b"\r\n")[0]
+        assert b" 200 " in raw(server, b"GET / HTTP/1.0\r\n\r\n")
+
+
+def test_all_places_are_taken() -> None:
+    wait = threading.Event()
+    with serving(answers(WARM, wait=wait, longest_s=60.0), places=2) as server:
+        waiting = [socket.create_connection(("127.0.0.1", server.server_port), 30) for _ in range(2)]
+        for client in waiting:
+            client.sendall(b"GET / HTTP/1.0\r\n\r\n")
+        answer = b""
+        for _ in range(600):  # until both are at work
+            answer = raw(server, b"GET /liveness HTTP/1.0\r\n\r\n")
+            if answer.startswith(b"HTTP/1.0 503"):
+                break
+            time.sleep(0.05)
+        assert answer.startswith(b"HTTP/1.0 503")
+        wait.set()
+        for client in waiting:
+            assert client.recv(100).startswith(b"HTTP/1.0 200")
+            client.close()
+
+
+def test_who_sends_nothing_is_disconnected() -> None:
+    with (
+        serving(answers(WARM, longest_s=0.1), places=1, slowest_s=0.2) as server,
+        socket.create_connection(("127.0.0.1", server.server_port), 60) as slow,
+    ):
+        slow.sendall(b"GET /")
+        assert slow.recv(100) == b""
+        until_free(server)
+
+
+def until_free(server: AgentServer) -> None:
+    end = time.monotonic() + 60
+    while b" 200 " not in raw(server, b"GET / HTTP/1.0\r\n\r\n"):
+        assert time.monotonic() < end, "its place stays taken"
+        time.sleep(0.05)
+
+
+# --- the keeper ---
+
+
+class FakeConnection:
+    def close(self) -> None:
+        pass
+
+
+def keeper(monkeypatch: pytest.MonkeyPatch, ask: Any) -> Keeper[Any]:
+    monkeypatch.setattr("pgflash.agent.keeper.connect", lambda _parts, _timeout: FakeConnection())
+    made: Keeper[Any] = Keeper("test", {}, 1, ask)
+    made.start()
+    return made
+
+
+def test_a_server_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    goes_on = threading.Event()
+    made = keeper(monkeypatch, lambda _connection: goes_on.wait(60) and "there")
+    assert made.get(0, 0.1) == (None, "the server has not answered within 0.1 s")
+    goes_on.set()
+    assert made.get(0, 60) == ("there", None)
+    made.stop()
+
+
+def test_answers_are_shared_while_they_are_young(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def ask(_connection: Any) -> int:
+        asked.append(1)
+        return len(asked)
+
+    made = keeper(monkeypatch, ask)
+    assert made.get(3600, 60) == (1, None)
+    assert made.get(3600, 60) == (1, None)
+    assert made.get(0, 60) == (2, None)
+    made.stop()
+
+
+def test_a_connection_that_broke_is_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a restart of the server nobody is told that it is down."""
+    asked: list[Any] = []
+
+    def ask(connection: Any) -> str:
+        asked.append(connection)
+        if len(asked) == 2:
+            raise OSError("gone")
+        return f"answer {len(asked)}"
+
+    made = keeper(monkeypatch, ask)
+    assert made.get(0, 60) == ("answer 1", None)
+    assert made.get(0, 60) == ("answer 3", None)
+    assert asked[0] is asked[1] and asked[2] is not asked[1]
+    made.stop()
+
+
+def test_a_server_that_is_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_connection: Any) -> None:
+        raise OSError("tOpS3cret")
+
+    made = keeper(monkeypatch, refuse)
+    assert made.get(0, 60) == (None, "unexpected: OSError")
+    made.stop()
+
+
+@pytest.mark.parametrize(("text", "found"), [("127.0.0.1:1", ("127.0.0.1", 1)), ("[::]:8009", ("::", 8009)), ("0.0.0.0:0", ("0.0.0.0", 0))])
+def test_addresses(text: str, found: tuple[str, int]) -> None:
+    assert address(text) == found
+
+
+@pytest.mark.parametrize("text", ["", "8009", ":8009", "h:x", "h:70000"])
+def test_wrong_addresses(text: str) -> None:
+    with pytest.raises(ArgumentError):
+        address(text)

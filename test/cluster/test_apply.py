@@ -1,0 +1,220 @@
+"""pgflash cluster apply on a real server: the plan, the change, going on, and what stops it. (With replicas: test_real.py.)"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pilot.servers import Server, needs_server, reachable
+
+from pgflash.cluster.apply import Rolling
+from pgflash.cluster.find import Node
+from pgflash.cluster.wanted import Wanted
+from pgflash.errors import BrokeOff, ServerError
+
+from .fakes import look, replica, seen
+
+ROOT = Path(__file__).resolve().parents[2]
+folder = pytest.fixture(scope="module")(reachable)
+
+
+@pytest.fixture(scope="module")
+def server(folder: Path) -> Iterator[Server]:
+    server = Server(folder)
+    with (server.data / "postgresql.conf").open("a") as conf:
+        conf.write((ROOT / "test/lib/cache.conf").read_text())
+    server.sql("CREATE ROLE monitor LOGIN IN ROLE pg_monitor")
+    yield server
+    server.stop()
+
+
+def apply(server: Server, text: str, *arguments: str, user: str = "postgres") -> tuple[int, str, list[dict[str, Any]]]:
+    """Exit status, what was said, and that as JSON."""
+    file = server.folder / "settings.toml"
+    file.write_text(text)
+    dsn = server.dsn.replace("user=postgres", f"user={user}")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
+    command = [sys.executable, "-m", "pgflash", "cluster", "apply", str(file), dsn, "--json", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, cwd="/", env=kept | {"PYTHONPATH": str(ROOT)}, timeout=300, check=False)
+    return done.returncode, done.stdout + done.stderr, [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+
+
+def name(server: Server) -> str:
+    return f"{server.folder}/socket/postgres"
+
+
+@needs_server
+def test_a_change_without_a_restart(server: Server) -> None:
+    started = server.sql("SELECT pg_postmaster_start_time()")
+    text = '[settings]\npg_flashcache.write_limit = "20MB"\n'
+    status, _, plan = apply(server, text)
+    assert (status, plan[0]["steps"]) == (0, [
+        {"node": name(server), "leader": True, "restart": None, "settings": {"pg_flashcache.write_limit": {"from": None, "to": "20MB"}}}
+    ])  # fmt: skip
+    assert server.sql("SHOW pg_flashcache.write_limit") == "0"
+    status, said, events = apply(server, text, "--yes", "--one-at-a-time")
+    assert status == 0, said
+    assert [event["event"] for event in events] == ["changing", "done", "end"]
+    assert server.sql("SHOW pg_flashcache.write_limit") == "20MB"
+    assert server.sql("SELECT pg_postmaster_start_time()") == started
+    status, _, events = apply(server, text, "--yes")
+    assert (status, [event["event"] for event in events]) == (0, ["as wanted", "end"])
+    status, _, _ = apply(server, '[settings]\npg_flashcache.write_limit = "default"\n', "--yes")
+    assert (status, server.sql("SHOW pg_flashcache.write_limit")) == (0, "0")
+
+
+@needs_server
+def test_a_change_with_a_restart(server: Server) -> None:
+    started = server.sql("SELECT pg_postmaster_start_time()")
+    text = '[settings]\npg_flashcache.size = "2MB"\n[rolling]\nwait = "2min"\n'
+    status, said, _ = apply(server, text, "--yes")
+    assert status == 7 and "it is not known how" in said
+    assert server.sql("SELECT setting FROM pg_file_settings WHERE name = 'pg_flashcache.size' ORDER BY seqno DESC LIMIT 1") == "1MB"
+    failing = f'[restart]\n"{name(server)}" = "false"\n'
+    status, said, _ = apply(server, text + failing, "--yes")
+    assert status == 4 and "its restart ended with status 1" in said
+    # what was done stays, and the next run goes on from there
+    status, _, plan = apply(server, text + failing)
+    assert plan[0]["steps"][0]["restart"] == "for settings that wait for it" and plan[0]["steps"][0]["settings"] == {}
+    status, said, events = apply(server, text + f'[restart]\n"{name(server)}" = "{server.restart_command}"\n', "--yes")
+    assert status == 0, said
+    assert [event["event"] for event in events if event["event"] != "waiting"] == ["changing", "restarting", "done", "end"]
+    assert server.sql("SELECT slots FROM pg_stat_flashcache") == "256"
+    assert server.sql("SELECT pg_postmaster_start_time()") != started
+
+
+@needs_server
+def test_the_same_size_written_otherwise(server: Server) -> None:
+    started = server.sql("SELECT pg_postmaster_start_time()")
+    text = f'[settings]\npg_flashcache.size = "2048kB"\n[restart]\n"{name(server)}" = "false"\n'
+    status, said, events = apply(server, text, "--yes")
+    assert status == 0, said
+    assert [event["event"] for event in events] == ["changing", "done", "end"]
+    assert server.sql("SELECT pg_postmaster_start_time()") == started
+
+
+@needs_server
+def test_a_restart_that_does_not_happen(server: Server) -> None:
+    text = f'[rolling]\nwait = "1s"\nrestart_before = 2099-01-01T00:00:00Z\n[restart]\n"{name(server)}" = "true"\n'
+    status, said, _ = apply(server, text, "--yes")
+    assert status == 4 and "it has not been restarted" in said and "no other node was touched" in said
+
+
+@needs_server
+def test_what_the_server_refuses_changes_nothing(server: Server) -> None:
+    status, said, _ = apply(server, '[settings]\npg_flashcache.write_limit = "30MB"\npg_flashcache.keep_limit = 1000\n', "--yes")
+    assert status == 3 and "outside the valid range" in said
+    assert server.sql("SELECT count(*) FROM pg_file_settings WHERE name = 'pg_flashcache.write_limit'") == "0"
+    status, said, _ = apply(server, "[settings]\npg_flashcache.nonsense = 1\n", "--yes")
+    assert status == 7 and "there is no setting pg_flashcache.nonsense" in said
+    status, said, _ = apply(server, "[settings]\npg_flashcache.keep_limit = 50\n", "--yes", user="monitor")
+    assert status in (3, 7) and "permission denied" in said
+    status, said, _ = apply(server, "[settings]\npg_flashcache.keep_limit = 50\n[nodes.b]\n", "--yes")
+    assert status == 7 and "there is no node 'b'" in said
+    status, said, _ = apply(server, "[settings]\nwork_mem = 50\n")
+    assert status == 2 and "only settings of pg_flashcache" in said
+
+
+@needs_server
+def test_the_extension_is_updated(server: Server) -> None:
+    server.sql("CREATE DATABASE older")
+    dsn = server.dsn.replace("dbname=postgres", "dbname=older")
+    subprocess.run([f"{server.bin}/psql", "-X", "-q", "-d", dsn, "-c", "CREATE EXTENSION pg_flashcache VERSION '1.0'"], check=True)
+    text = '[rolling]\nupdate_extension = ["postgres", "older"]\n'
+    status, said, events = apply(server, text, "--yes")
+    assert status == 0, said
+    assert [event for event in events if event["event"] == "extension updated"] == [
+        {"event": "extension updated", "node": name(server), "database": "older", "to": "1.1"}
+    ]
+    status, said, _ = apply(server, '[rolling]\nupdate_extension = ["template1"]\n', "--yes")
+    assert status == 3 and "has no extension" in said
+
+
+# --- with made-up servers ---
+
+
+class Rehearsal(Rolling):
+    """Changes nothing, and says in which order it would."""
+
+    def __init__(self, looks: list[Any], wanted: Wanted, restart: str = "for new settings") -> None:
+        self.told: list[dict[str, Any]] = []
+        super().__init__([item.node for item in looks], None, wanted, 1, self.told.append)
+        self._looks, self._restart_why = looks, restart
+
+    def looks(self) -> list[Any]:
+        return self._looks
+
+    def _step(self, item: Any, leader: bool) -> Any:
+        from pgflash.cluster.apply import Step
+
+        return Step(item.node, leader, {"pg_flashcache.size": "2GB"}, {}, self._restart_why)
+
+    def _write(self, node: Node, step: Any) -> bool:
+        return True
+
+    def _restart(self, item: Any) -> None:
+        pass
+
+    def _wait(self, node: Node, restarted_after: Any) -> None:
+        pass
+
+
+COMMANDS = {"a": "x", "b": "x", "c": "x"}
+
+
+def three(names: str = "") -> list[Any]:
+    replicas = [replica("b", "sync" if names else "async"), replica("c", "potential" if names else "async")]
+    return [
+        look("a", seen(synchronous_standby_names=names, replicas=replicas)),
+        look("b", seen(standby=True)),
+        look("c", seen(standby=True)),
+    ]
+
+
+def test_replicas_first_the_synchronous_one_after_others_and_the_leader_last() -> None:
+    rehearsal = Rehearsal(three("1 (b, c)"), Wanted({}, commands=COMMANDS))
+    assert rehearsal.run() == 3
+    assert [event["node"] for event in rehearsal.told if event["event"] == "done"] == ["c", "b", "a"]
+
+
+def test_the_leader_is_skipped() -> None:
+    rehearsal = Rehearsal(three(), Wanted({}, leader="skip", commands=COMMANDS))
+    assert rehearsal.run() == 2
+    assert "a" not in [event.get("node") for event in rehearsal.told]
+
+
+def test_nothing_where_quorum_would_be_lost() -> None:
+    rehearsal = Rehearsal(three("2 (b, c)"), Wanted({}, commands=COMMANDS))
+    with pytest.raises(BrokeOff, match="c is not touched: commits would wait"):
+        rehearsal.run()
+    assert rehearsal.told == []
+
+
+def test_nothing_where_a_node_is_down() -> None:
+    rehearsal = Rehearsal([*three()[:2], look("c", None, "nothing listens there")], Wanted({}, commands=COMMANDS))
+    with pytest.raises(ServerError, match="c is down"):
+        rehearsal.run()
+
+
+def test_it_stops_at_the_first_node_that_does_not_come_back() -> None:
+    class Lost(Rehearsal):
+        def _wait(self, node: Node, restarted_after: Any) -> None:
+            if node.name == "c":
+                raise BrokeOff("c is not back")
+
+    rehearsal = Lost(three(), Wanted({}, commands=COMMANDS))
+    with pytest.raises(BrokeOff):
+        rehearsal.run()
+    assert [event["node"] for event in rehearsal.told if event["event"] in ("changing", "done")] == ["b", "b", "c"]
+
+
+def test_a_switch_over_takes_patroni() -> None:
+    rehearsal = Rehearsal(three(), Wanted({}, leader="switchover", commands=COMMANDS))
+    with pytest.raises(ServerError, match="a switch-over needs Patroni"):
+        rehearsal.run()

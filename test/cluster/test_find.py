@@ -1,0 +1,176 @@
+"""Who the nodes are, on a real server: those in its list, standbys, Citus' workers by a table in place of its own. And what is shown."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pilot.servers import Server, needs_server, reachable
+from rich.console import Console
+
+from pgflash.cluster import show
+from pgflash.cluster.find import Node, find, once
+from pgflash.cluster.gather import Look, look_at
+from pgflash.cluster.look import Replica
+from pgflash.connection import parsed
+
+from .fakes import look, seen, warmth
+
+ROOT = Path(__file__).resolve().parents[2]
+folder = pytest.fixture(scope="module")(reachable)
+
+
+@pytest.fixture(scope="module")
+def server(folder: Path) -> Iterator[Server]:
+    server = Server(folder)
+    with (server.data / "postgresql.conf").open("a") as conf:
+        conf.write((ROOT / "test/lib/cache.conf").read_text())
+    server.command("pg_ctl", "--silent", "--wait", f"--log={server.data}/log", "restart")
+    server.sql("CREATE ROLE monitor LOGIN IN ROLE pg_monitor", "CREATE EXTENSION dblink")
+    yield server
+    server.stop()
+
+
+def of(server: Server) -> dict[str, str]:
+    return parsed(server.dsn.replace("user=postgres", "user=monitor"), 1)
+
+
+@needs_server
+def test_the_list_of_the_server_and_workers_of_citus(server: Server) -> None:
+    assert [node.found_by for node in find([of(server)], None, 10).nodes] == ["argument"]
+    server.sql(
+        f"SELECT pg_flashcache_add_node('one', 'host={server.folder}/socket user=monitor'), pg_flashcache_add_node('two', 'host=10.0.0.2 port=7')",
+        "SET allow_system_table_mods = on; CREATE TABLE pg_catalog.pg_dist_node (nodeid int, nodename text, nodeport int, isactive bool,"
+        " noderole text); GRANT SELECT ON pg_catalog.pg_dist_node TO PUBLIC",
+        "INSERT INTO pg_catalog.pg_dist_node VALUES (1, 'worker1', 5432, true, 'primary'), (2, 'worker2', 9700, true, 'primary'),"
+        " (3, 'gone', 5432, false, 'primary'), (4, 'copy', 5432, true, 'secondary')",
+    )  # fmt: skip
+    try:
+        found = find([of(server)], None, 10).nodes
+        assert [(node.name, node.found_by, node.parts.get("host"), node.parts.get("port")) for node in found[1:]] == [
+            ("two", "pg_flashcache_nodes", "10.0.0.2", "7"), ("worker1:5432", "pg_dist_node", "worker1", "5432"),
+            ("worker2:9700", "pg_dist_node", "worker2", "9700"),
+        ]  # fmt: skip
+        assert {node.parts["user"] for node in found} == {"monitor"}
+        assert [node.found_by for node in find([of(server)], None, 10, search=False).nodes] == ["argument"]
+    finally:
+        server.sql("SET allow_system_table_mods = on; DROP TABLE pg_catalog.pg_dist_node")
+        server.sql("SELECT pg_flashcache_remove_node(node) FROM pg_flashcache_nodes")
+
+
+@needs_server
+def test_a_server_that_is_found_twice_is_shown_once(server: Server) -> None:
+    parts = of(server)
+    other = {**parts, "hostaddr": "", "application_name": "x"}
+    looks = look_at([Node("a", parts, "argument"), Node("b", other, "argument")], 10)
+    assert [item.node.name for item in looks] == ["a"]
+
+
+def run(*arguments: str) -> tuple[int, dict[str, Any]]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
+    command = [sys.executable, "-m", "pgflash", "cluster", *arguments, "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd="/", env=kept | {"PYTHONPATH": str(ROOT)}, timeout=120, check=False)
+    return done.returncode, json.loads(done.stdout)
+
+
+@needs_server
+def test_commands(server: Server) -> None:
+    dsn = server.dsn.replace("user=postgres", "user=monitor")
+    status, said = run("status", dsn)
+    assert (status, said["problems"]) == (0, [])
+    assert said["nodes"][0]["server"]["stat"]["state"] == "active"
+    gone = f"host={server.folder}/nowhere user=monitor"
+    status, said = run("status", dsn, gone)
+    assert (status, [item["ok"] for item in said["nodes"]]) == (7, [True, False])
+    status, said = run("warmth", dsn)
+    assert (status, said["warm"]) == (10, False)
+    status, said = run("warmth", dsn, "--node=nix")
+    assert status == 2 and "there is no node" in said["message"]
+    status, said = run("report", dsn, "--interval=1")
+    assert status == 0 and said["totals"]["capacity_bytes"] == 1024 * 1024
+    status, said = run("report", dsn, gone, "--interval=1")
+    assert status == 7 and said["totals"]["capacity_bytes"] == 1024 * 1024
+    status, said = run("status", "--patroni=http://user:tOpS3cret@h")
+    assert status == 2 and "tOpS3cret" not in json.dumps(said)
+    server.sql("ALTER SYSTEM SET pg_flashcache.enabled = off", "SELECT pg_reload_conf()")
+    try:
+        for _ in range(600):
+            if server.sql("SELECT state FROM pg_stat_flashcache") == "disabled":
+                break
+        assert run("status", dsn)[0] == 0  # as it is wanted
+    finally:
+        server.sql("ALTER SYSTEM RESET pg_flashcache.enabled", "SELECT pg_reload_conf()")
+
+
+def test_names_and_places_are_there_once() -> None:
+    nodes = [
+        Node("a", {"host": "h"}, "argument"), Node("x", {"host": "h", "port": "5432"}, "list"), Node("a", {"host": "h2"}, "list"),
+        Node("a", {"host": "h", "dbname": "shop"}, "list"),
+    ]  # fmt: skip
+    assert [node.name for node in once(nodes)] == ["a", "a (h2)", "a (h/shop)"]
+
+
+# --- what is shown ---
+
+
+def text(looks: list[Look], share: float = 0.9, remarks: list[str] | None = None) -> str:
+    out = StringIO()
+    Console(file=out, width=200, color_system=None).print(show.status(looks, share, remarks or []))
+    return out.getvalue()
+
+
+def test_status() -> None:
+    looks = [
+        look("a", seen(replicas=[Replica("b", None, "streaming", "async", 0)])),
+        look("b", seen(standby=True, lsn="0/2F00000", warmth=warmth(0.95), replay_delay_s=90.0)),
+        look("c", seen(standby=True, warmth=warmth(0.2), stat={"state": "off", "reason": "it broke", "hits": 0, "misses": 0, "used": 0, "slots": 9})),
+        look("d", None, "nothing listens there"), look("e", seen(standby=True, receiver="none", warmth=warmth(None, "off"))),
+    ]  # fmt: skip
+    lines = text(looks, remarks=["a remark"]).splitlines()
+    assert lines[1].split() == ["a", "primary", "1", "active", "90.0", "50.0", "800", "kB", "1.1", "on", "15"]
+    assert lines[2].split() == [
+        "b",
+        "standby",
+        "1",
+        "MB,",
+        "1",
+        "min",
+        "30",
+        "s",
+        "1",
+        "active",
+        "90.0",
+        "50.0",
+        "800",
+        "kB",
+        "95.0",
+        "warm",
+        "1.1",
+        "on",
+        "15",
+    ]
+    assert "20.0 not warm" in lines[3] and "off" in lines[3] and "down" in lines[4] and "not followed" in lines[5]
+    assert [line.rstrip() for line in lines[6:] if line.strip()] == [
+        "d: nothing listens there", "c: the cache is off: it broke", "e: it does not receive WAL from another server", "a remark",
+    ]  # fmt: skip
+
+
+def test_text_of_servers_is_no_markup() -> None:
+    looks = [
+        look("[red]a\x1b[2J", seen(stat={"state": "off", "reason": "\x1b]0;x\x07[bold]", "hits": 0, "misses": 0, "used": 0, "slots": 9}))
+    ]
+    shown = text(looks)
+    assert "\x1b" not in shown and "[red]a\\x1b[2J" in shown and "[bold]" in shown
+
+
+def test_lags() -> None:
+    looks = [look("a", seen(lsn="1/0")), look("b", seen(standby=True, lsn="0/FFFFFF00")), look("c", seen(standby=True, lsn="1/10"))]
+    assert show.lags(looks) == {"b": 256, "c": 0}
+    assert show.lags([*looks, look("d", seen())]) == {}
