@@ -170,6 +170,8 @@ class Rolling:
         node = step.node
         me, _ = self._ready(node, bool(step.restart), f"{node.name} is not touched")
         assert me.seen is not None
+        if me.seen.standby == step.leader:
+            raise BrokeOff(f"{node.name} is not touched: it has become {'a standby' if me.seen.standby else 'the primary'} meanwhile", HINT)
         began = me.seen.started
         self.tell({"event": "changing", **step.as_json()})
         pending = self._write(node, step)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +23,8 @@ from pgflash.cluster.look import Seen
 from pgflash.errors import ArgumentError
 
 from .fakes import seen, warmth
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 class Fixed:
@@ -233,3 +238,19 @@ def test_addresses(text: str, found: tuple[str, int]) -> None:
 def test_wrong_addresses(text: str) -> None:
     with pytest.raises(ArgumentError):
         address(text)
+
+
+def printed(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "pgflash", "agent", *arguments, "--systemd"]
+    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=120, check=False)
+
+
+def test_the_unit() -> None:
+    done = printed("user=flash_agent dbname=100%", "--listen=10.0.0.1:8009", "--share=0.8")
+    assert done.returncode == 0, done.stderr
+    started = [line for line in done.stdout.splitlines() if line.startswith("ExecStart=")]
+    assert started == [
+        'ExecStart=/usr/bin/pgflash agent "user=flash_agent dbname=100%%" --listen 10.0.0.1:8009 --share 0.8 --timeout 2 --oldest 0.5'
+    ]
+    done = printed("user=flash_agent password=tOpS3cret")
+    assert done.returncode == 2 and "tOpS3cret" not in done.stdout + done.stderr

@@ -214,6 +214,20 @@ def test_it_stops_at_the_first_node_that_does_not_come_back() -> None:
     assert [event["node"] for event in rehearsal.told if event["event"] in ("changing", "done")] == ["b", "b", "c"]
 
 
+def test_a_failover_meanwhile() -> None:
+    """What was a replica in the plan leads now: it is not restarted as one."""
+
+    class Failover(Rehearsal):
+        def _wait(self, node: Node, restarted_after: Any) -> None:
+            replicas = [replica("a"), replica("c")]
+            self._looks = [look("a", seen(standby=True)), look("b", seen(standby=True)), look("c", seen(replicas=replicas))]
+
+    rehearsal = Failover(three(), Wanted({}, commands=COMMANDS))
+    with pytest.raises(BrokeOff, match="c is not touched: it has become the primary meanwhile"):
+        rehearsal.run()
+    assert [event["node"] for event in rehearsal.told if event["event"] == "done"] == ["b"]
+
+
 def test_a_switch_over_takes_patroni() -> None:
     rehearsal = Rehearsal(three(), Wanted({}, leader="switchover", commands=COMMANDS))
     with pytest.raises(ServerError, match="a switch-over needs Patroni"):
