@@ -240,7 +240,7 @@ fc_bufscan_dirty(const FcTag *tag)
 	return id >= 0 && (READ_STATE(GetBufferDescriptor(id)) & BM_DIRTY) != 0;
 }
 
-bool
+int
 fc_bufscan_being_evicted(const FcTag *tag)
 {
 	/*
@@ -251,7 +251,7 @@ fc_bufscan_being_evicted(const FcTag *tag)
 	BufState	state;
 
 	if (id < 0)
-		return false;
+		return -1;
 
 	/*
 	 * The clock evicts at usage count 0.  A buffer ring reuses its own frames
@@ -259,5 +259,5 @@ fc_bufscan_being_evicted(const FcTag *tag)
 	 */
 	state = READ_STATE(GetBufferDescriptor(id));
 	return (state & BM_PERMANENT) != 0 && (state & BM_IO_IN_PROGRESS) != 0 &&
-		BUF_STATE_GET_USAGECOUNT(state) == 0;
+		BUF_STATE_GET_USAGECOUNT(state) == 0 ? id : -1;
 }

@@ -77,8 +77,8 @@ extern FcCopy fc_bufscan_copy_if_clean(uint32 frame, const FcTag *tag, char *cop
 /*
  * Is the page, which this process is writing out, being evicted by the clock
  * (rather than by a ring buffer, or written for another reason), and of a
- * permanent relation?
+ * permanent relation?  Then the frame that it is in; else -1.
  */
-extern bool fc_bufscan_being_evicted(const FcTag *tag);
+extern int	fc_bufscan_being_evicted(const FcTag *tag);
 
 #endif							/* FC_BUFSCAN_H */
