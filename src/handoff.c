@@ -52,13 +52,13 @@ static Handoff *ring = NULL;
 /* For assertions: a writer that has not said so yet is one, too. */
 #define IS_WRITER() (ring->writer == NULL || ring->writer == MyLatch)
 
-/* At most one page for each 4096 slots: 2 bytes a slot. */
+/* At most one page for each 8192 slots: 1 byte a slot. */
 static uint32
 cells_for(uint32 slots)
 {
 	uint32		n = MIN_CELLS;
 
-	while (n * 2 <= slots / 4096 && n < MAX_CELLS)
+	while (n * 2 <= slots / 8192 && n < MAX_CELLS)
 		n *= 2;
 	return n;
 }

@@ -149,13 +149,15 @@ fc_policy_age_regions(FcRegionSet *sets, uint32_t n)
 uint32_t
 fc_policy_seen_sets(uint32_t slots)
 {
-	return slots >= FC_SEEN_WAYS ? slots / FC_SEEN_WAYS : 1;
+	uint32_t	sets = (uint32_t) ((uint64_t) slots * 3 / 4 / FC_SEEN_WAYS);
+
+	return sets > 0 ? sets : 1;
 }
 
 uint32_t
 fc_policy_region_sets(uint32_t slots)
 {
-	uint32_t	sets = slots / 8 / FC_REGION_WAYS;
+	uint32_t	sets = slots / 12 / FC_REGION_WAYS;
 
 	return sets > 0 ? sets : 1;
 }

@@ -7,28 +7,29 @@
  * What is remembered:
  *
  *	seen	pages evicted from the buffer pool lately that are not on flash:
- *			one fingerprint a slot, in sets of 8, the latest first, each with
+ *			three fingerprints for four slots, in sets of 8, the latest first, each with
  *			the number of its evictions, 3 bits.  (Ghost lists: Megiddo & Modha,
  *			ARC, FAST 2003.  Which is kept when a set is full depends on the
  *			candidate: the latest, or those with the highest numbers.)
  *	count	the same number for a page that is on flash, in its slot: its
  *			evictions before, and its hits.
  *	regions	evictions of 32 neighbouring pages together, on flash or not: a
- *			fingerprint for every eighth slot.  Few touches a page are all
+ *			fingerprint for every twelfth slot.  Few touches a page are all
  *			there is to learn from where a database is large; neighbours share
  *			what they know.
  *
  * All of these age, so that what was wanted once does not stay for ever:
- * numbers of pages are halved one after the other, all of them once while as
- * many pages are offered as there are slots times FC_AGE_PAGES; those of
- * regions all at once, since they are compared more finely.
+ * numbers of pages are halved one after the other, all of them once while ten
+ * times as many pages are offered as there are slots; those of regions all at
+ * once, since they are compared more finely.  Where numbers do not decide, those
+ * in slots are the clock's, which lowers them.
  *
  * The candidates of admission = auto:
  *
  *	all		every page; the clock hand finds the victim.
  *	ghost_half	a page that was evicted before, within as many evictions as
  *			half of the slots, or about that; the clock.
- *	ghost	the same within as many as there are slots.
+ *	ghost	the same within three quarters of as many as there are slots.
  *	page	a page whose number is higher than that of the victim, the least of
  *			the next 32 slots.  (TinyLFU: Einziger, Friedman & Manes, ACM ToS
  *			2017.)
@@ -80,7 +81,7 @@ fc_policy_by_number(FcAdmission mode)
 
 #define FC_COUNT_MAX 7
 #define FC_SEEN_WAYS 8
-#define FC_SEEN_HALF 4			/* the latest ones */
+#define FC_SEEN_HALF 5			/* the latest ones */
 
 /* Fingerprint of 13 bits, number of 3; 0 is none. */
 typedef struct FcSeenSet

@@ -21,7 +21,7 @@
 #include "admission/miniature.h"
 
 /* Slots of a miniature, at most. */
-#define FC_CHOOSER_SLOTS 2048
+#define FC_CHOOSER_SLOTS 1024
 
 typedef struct FcChooser
 {

@@ -250,11 +250,12 @@ release(FcMiniature *mini, uint32_t slot, FcAdmission mode)
 /* ---- what is offered ---- */
 
 static void
-age(FcMiniature *mini)
+age(FcMiniature *mini, FcAdmission mode)
 {
 	FcAged		aged = fc_policy_age(&mini->age, mini->keys.slots, mini->seen_sets);
 
-	if (aged.slot >= 0)
+	/* elsewhere the hand lowers them */
+	if (aged.slot >= 0 && fc_policy_by_number(mode))
 		mini->count[aged.slot] /= 2;
 	if (aged.set >= 0)
 		fc_policy_age_seen(&mini->seen[aged.set]);
@@ -273,7 +274,7 @@ fc_miniature_offer(FcMiniature *mini, uint64_t key, uint64_t region, FcAdmission
 	uint32_t	slot;
 	uint8_t		count;
 
-	age(mini);
+	age(mini, mode);
 	fc_policy_note_region(region_set(mini, region), region_print(region));
 	if (find(&mini->keys, key) != NONE)
 	{

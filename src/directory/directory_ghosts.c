@@ -142,7 +142,8 @@ fc_ghosts_note_offer(uint64 region)
 
 	Assert(fc_directory_is_mine() && !fc_directory_locked());
 	fc_policy_note_region(region_set_of(region), region_print(region));
-	if (aged.slot >= 0 && aged.slot < fc_reached())
+	/* elsewhere the hand lowers them */
+	if (aged.slot >= 0 && aged.slot < fc_reached() && fc_policy_by_number(fc_admission_now()))
 	{
 		pg_atomic_uint32 *word = &fc_dir_entries[aged.slot].word;
 		uint32		old = pg_atomic_read_u32(word);

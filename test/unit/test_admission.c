@@ -16,11 +16,11 @@ admission(void)
 
 	check(fc_policy_admit(FC_ADMIT_ALL, false, -1, 0, &none), "all: every page");
 	check(!fc_policy_admit(FC_ADMIT_REUSE, true, -1, 0, &none), "reuse: refuses a new page even when empty");
-	check(fc_policy_admit(FC_ADMIT_REUSE, true, 3, 0, &none), "reuse: admits one of the last half");
-	check(!fc_policy_admit(FC_ADMIT_REUSE, true, 4, 0, &none), "reuse: none before that");
+	check(fc_policy_admit(FC_ADMIT_REUSE, true, 4, 0, &none), "reuse: admits one of the last half");
+	check(!fc_policy_admit(FC_ADMIT_REUSE, true, 5, 0, &none), "reuse: none before that");
 	check(fc_policy_admit(FC_ADMIT_GHOST_HALF, true, -1, 0, &none), "ghost_half: fills");
 	check(!fc_policy_admit(FC_ADMIT_GHOST_HALF, false, -1, 0, &none), "ghost_half: then refuses a new page");
-	check(fc_policy_admit(FC_ADMIT_GHOST_HALF, false, 3, 0, &none) && !fc_policy_admit(FC_ADMIT_GHOST_HALF, false, 4, 0, &none),
+	check(fc_policy_admit(FC_ADMIT_GHOST_HALF, false, 4, 0, &none) && !fc_policy_admit(FC_ADMIT_GHOST_HALF, false, 5, 0, &none),
 		  "ghost_half: and takes the last half");
 	check(fc_policy_admit(FC_ADMIT_GHOST, true, -1, 0, &none) && !fc_policy_admit(FC_ADMIT_GHOST, false, -1, 0, &none) &&
 		  fc_policy_admit(FC_ADMIT_GHOST, false, 7, 0, &none), "ghost: takes what was seen");
@@ -116,8 +116,9 @@ regions(void)
 	check(fc_policy_region(&set[1], 5) == 255, "regions: 255 is the most");
 	fc_policy_age_regions(set, 2);
 	check(fc_policy_region(&set[0], 8) == 4 && fc_policy_region(&set[1], 5) == 127, "regions: ageing halves all of them");
-	check(fc_policy_seen_sets(64) == 8 && fc_policy_seen_sets(1) == 1, "sets: a page a slot");
-	check(fc_policy_region_sets(640) == 10 && fc_policy_region_sets(1) == 1, "sets: a region for every eighth");
+	check(fc_policy_seen_sets(64) == 6 && fc_policy_seen_sets(1) == 1 && fc_policy_seen_sets(0x7fffffff) == 201326591,
+		  "sets: three pages for four slots");
+	check(fc_policy_region_sets(960) == 10 && fc_policy_region_sets(1) == 1, "sets: a region for every twelfth");
 }
 
 static void
@@ -251,7 +252,7 @@ candidates(void)
 	check(chosen(4096, true) == FC_ADMIT_REGION, "chooser: neighbours that are alike: by region");
 	check(chosen(4096, false) == FC_ADMIT_PAGE, "chooser: pages anywhere: by page");
 
-	fc_chooser_init(&c, 8192, calloc(1, fc_chooser_size(8192)));
+	fc_chooser_init(&c, 4096, calloc(1, fc_chooser_size(4096)));
 	check(fc_chooser_mode(&c) == FC_ADMIT_PAGE, "chooser: by page at first");
 	for (uint64_t region = 0; region < 4000; region++)
 		(void) fc_chooser_offer(&c, key(region), key(region | UINT64_C(1) << 40), false);
