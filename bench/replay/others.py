@@ -1,7 +1,7 @@
 """Runs caches of libcachesim on what happens below a buffer pool: python others.py STREAM SLOTS.
 
-Each page that is read is looked up, and comes into the cache if it was not there. A page that is written back is not counted, and
-is put in anew. Each time a page comes in, that is a write to flash. Prints a line of JSON for each algorithm.
+Each page that is read is looked up, and comes into the cache if it was not there. A page that is written back is not counted as a
+read; it comes into the cache, or replaces what is there. Each of these is a write to flash. Prints a line of JSON for each algorithm.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ def run(cache: Any, request: Any, events: array[int]) -> tuple[float, float]:
     for event in events:
         request.obj_id = event // 2 + 1
         if event % 2:
-            cache.remove(request.obj_id)
             cache.get(request)
             writes += 1
         elif cache.get(request):
