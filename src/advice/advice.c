@@ -192,47 +192,33 @@ current_period(void)
 
 /* ---- what happens ---- */
 
-#define MIX UINT64CONST(0xff51afd7ed558ccd)
-#define UNMIX UINT64CONST(0x4f74430c22a54005)	/* MIX * UNMIX = 1 */
-#define PAGE_MASK ((uint64) FC_REGION_PAGES - 1)
-
 /*
- * The key of a page of the sample, or 0.  All pages of a region are in it, or
- * none.  The bits that decided are in every key the same, so they are mixed once
- * more, in a way that can be undone.
+ * The key of a page of the sample, or 0.  The bits that decided are in every
+ * key the same, so they are mixed once more.
  */
 static uint64
 key_of(const FcTag *tag)
 {
-	FcTag		region = *tag;
-	uint64		hash;
+	uint64		hash = hash_bytes_extended((const unsigned char *) tag, sizeof(*tag), 0);
 
-	region.blk /= FC_REGION_PAGES;
-	hash = hash_bytes_extended((const unsigned char *) &region, sizeof(region), 0);
 	if (hash > fc_advice->limit)
 		return 0;
-	hash = (hash & ~PAGE_MASK) | tag->blk % FC_REGION_PAGES;
 	hash ^= hash >> 33;
-	hash *= MIX;
+	hash *= UINT64CONST(0xff51afd7ed558ccd);
 	hash ^= hash >> 33;
 	return hash != 0 ? hash : 1;
 }
 
-static uint64
-region_of(uint64 key)
-{
-	key ^= key >> 33;
-	key *= UNMIX;
-	key ^= key >> 33;
-	key &= ~PAGE_MASK;
-	/* bits that tell it from others, also in the highest places */
-	return key * UINT64CONST(0x9e3779b97f4a7c15);
-}
-
+/*
+ * The admission in force; but neighbours are not in the sample together, so that
+ * it cannot tell regions: pages stand for them, with a few hits less.
+ */
 static FcAdmission
 mode_now(void)
 {
-	return fc_admission_mode((FcAdmission) fc_setting_admission);
+	FcAdmission mode = fc_admission_mode((FcAdmission) fc_setting_admission);
+
+	return mode == FC_ADMIT_REGION ? FC_ADMIT_PAGE : mode;
 }
 
 static bool
@@ -249,11 +235,10 @@ static void
 note_eviction(Period *period, uint64 evicted)
 {
 	FcAdmission mode = mode_now();
-	uint64		region = region_of(evicted);
 
 	for (int i = 0; i < FC_ADVICE_SIZES; i++)
 	{
-		if (fc_miniature_offer(&fc_advice->flash[i], evicted, region, mode))
+		if (fc_miniature_offer(&fc_advice->flash[i], evicted, evicted, mode))
 			period->writes[i]++;
 		(void) fc_queue_put(&fc_advice->buffers[i], evicted);
 	}
