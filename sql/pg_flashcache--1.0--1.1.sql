@@ -1149,6 +1149,9 @@ GRANT SELECT ON pg_flashcache_tablespaces TO pg_read_all_stats;
 
 -- ---- admission ----
 
+COMMENT ON COLUMN pg_flashcache_pages.refcount IS
+	'how often the page was wanted lately, at most 7: hits, and where pg_flashcache.admission counts them evictions from shared_buffers before; it is lowered from time to time';
+
 CREATE FUNCTION pg_flashcache_admission_rows(
 	OUT candidate text,
 	OUT in_force boolean,

@@ -58,10 +58,7 @@ extern bool fc_bufscan_holds(const FcTag *tag);
 /* Is that page there and dirty?  The next moment it may not be. */
 extern bool fc_bufscan_dirty(const FcTag *tag);
 
-/* What is in this frame?  Without a lock, so only a hint. */
-extern FcPeek fc_bufscan_peek(uint32 frame, FcTag *tag);
-
-/* The same, however warm it is: its usage count, 0 to FC_USAGE_MAX. */
+/* What is in this frame, however warm it is, and its usage count, 0 to FC_USAGE_MAX?  Without a lock, so only a hint. */
 #define FC_USAGE_MAX 5
 extern FcPeek fc_bufscan_look(uint32 frame, FcTag *tag, int *usage);
 

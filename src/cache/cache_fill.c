@@ -99,6 +99,7 @@ fc_cache_purge(void)
 	fc_handoff_clear();			/* guards of unknown age, too */
 	fc_hints_clear();
 	fc_directory_purge();
+	fc_looked_forget();
 	fc_cache_scrub_again();
 }
 

@@ -16,13 +16,20 @@
 #define RESULT_MASK 0x3
 
 /* Of each frame: 14 bits of the page's hash, and an FcLooked. */
-static uint16 *looked;
+static uint16 *looked = NULL;
 
 void
 fc_looked_start(void)
 {
 	looked = MemoryContextAllocExtended(TopMemoryContext, (Size) fc_bufscan_frames() * sizeof(*looked),
 										MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
+}
+
+void
+fc_looked_forget(void)
+{
+	if (looked != NULL)
+		memset(looked, 0, (Size) fc_bufscan_frames() * sizeof(*looked));
 }
 
 static inline uint16

@@ -25,6 +25,7 @@
 
 /* Writer only, all of them. */
 extern void fc_looked_start(void);
+extern void fc_looked_forget(void);
 
 /* Was it offered from that frame before, in the same stay?  A frame of -1: not known. */
 extern FcLooked fc_looked_before(int frame, uint64 hash);

@@ -419,6 +419,7 @@ fc_directory_page(FcSlotNo slot, FcPageInfo *info)
 	pg_read_barrier();			/* pairs with that of fc_directory_publish() */
 	info->tag = e->tag;
 	info->refcount = word & FC_COUNT_MASK;
+	info->hit = fc_slot_was_hit(slot);
 	info->kept = (word & FC_KEPT_BIT) != 0;
 	current = fc_entry_current(e);
 	pg_read_barrier();			/* pairs with that of fc_take_slot() */

@@ -56,6 +56,7 @@ typedef struct FcPageInfo
 {
 	FcTag		tag;
 	uint32		refcount;
+	bool		hit;			/* since it came to flash */
 	bool		kept;			/* by the policy of its file */
 } FcPageInfo;
 
