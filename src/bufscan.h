@@ -19,10 +19,9 @@
 
 typedef enum FcPeek
 {
-	FC_PEEK_CANDIDATE,			/* clean, cold, unpinned, permanent, main fork */
-	FC_PEEK_LATER,				/* cold, but dirty, pinned or under I/O: look
-								 * again */
-	FC_PEEK_NO,					/* warm, empty, or not to be cached */
+	FC_PEEK_CANDIDATE,			/* clean, unpinned, permanent, main fork */
+	FC_PEEK_LATER,				/* but dirty, pinned or under I/O: look again */
+	FC_PEEK_NO,					/* empty, or not to be cached */
 } FcPeek;
 
 typedef enum FcCopy

@@ -25,8 +25,8 @@
 
 typedef struct FcChooser
 {
-	uint64_t	limit;			/* regions whose mixed hash is below it are the
-								 * sample */
+	uint64_t	limit;			/* regions whose mixed hash is below it are
+								 * the sample */
 	FcMiniature mini[FC_CANDIDATES];
 	FcChoice	choice;
 } FcChooser;

@@ -118,7 +118,10 @@ fc_miniature_init_of(FcMiniature *mini, uint32_t slots, uint32_t seen, void *mem
 	mini->count = (uint8_t *) at;
 	mini->used = 0;
 	mini->hand = 0;
-	mini->age = (FcAge) {0};
+	mini->age = (FcAge)
+	{
+		0
+	};
 	mini->planned = 0;
 	mini->tries = 0;
 }
