@@ -9,6 +9,8 @@
  */
 #include "admission/chooser.h"
 
+#include <string.h>
+
 static uint32_t
 mini_slots(uint32_t slots)
 {
@@ -27,10 +29,7 @@ fc_chooser_init(FcChooser *chooser, uint32_t slots, void *memory)
 	uint32_t	mini = mini_slots(slots);
 
 	chooser->limit = mini < slots ? UINT64_MAX / slots * mini : UINT64_MAX;
-	chooser->choice = (FcChoice)
-	{
-		0
-	};
+	memset(&chooser->choice, 0, sizeof(chooser->choice));
 	chooser->choice.in_force = FC_FIRST_CANDIDATE;
 	for (int i = 0; i < FC_CANDIDATES; i++)
 		fc_miniature_init(&chooser->mini[i], mini, (char *) memory + i * fc_miniature_size(mini));

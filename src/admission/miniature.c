@@ -10,6 +10,7 @@
 #include "admission/miniature.h"
 
 #include <assert.h>
+#include <string.h>
 
 #define NONE UINT32_MAX
 
@@ -118,10 +119,7 @@ fc_miniature_init_of(FcMiniature *mini, uint32_t slots, uint32_t seen, void *mem
 	mini->count = (uint8_t *) at;
 	mini->used = 0;
 	mini->hand = 0;
-	mini->age = (FcAge)
-	{
-		0
-	};
+	memset(&mini->age, 0, sizeof(mini->age));
 	mini->planned = 0;
 	mini->tries = 0;
 }
