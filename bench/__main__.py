@@ -38,6 +38,7 @@ FIGURES = {
     "async": "scans of a table that is not in flash, read asynchronously: loaded / not loaded, 18 and later   (lab disk)",
     "capture": "clean evictions captured / evictions, at 10,000 a second",
     "writes": "flash page writes / buffer-pool misses, admission auto and all",
+    "admission": "hit ratio and writes of each candidate of admission = auto, and of other algorithms (replayed, no server)",
     "advice": "hit ratios that a server without a cache predicts, and those of caches: error in points",
     "counting": "what counting by relation and by statement costs: counted / not counted",
     "memory": "shared memory per slot",

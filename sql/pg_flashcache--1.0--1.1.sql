@@ -1609,3 +1609,46 @@ REVOKE ALL ON FUNCTION pg_flashcache_ask_nodes(text) FROM PUBLIC;
 REVOKE ALL ON pg_flashcache_nodes, gv_stat_flashcache, gv_stat_flashcache_relation, gv_flashcache_advice, gv_flashcache_warmth FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION pg_flashcache_ask_nodes(text) TO pg_read_all_stats;
 GRANT SELECT ON pg_flashcache_nodes, gv_stat_flashcache, gv_stat_flashcache_relation, gv_flashcache_advice, gv_flashcache_warmth TO pg_read_all_stats;
+
+-- ---- admission ----
+
+COMMENT ON COLUMN pg_flashcache_pages.refcount IS
+	'how often the page was wanted lately, at most 7: hits, and where pg_flashcache.admission counts them evictions from shared_buffers before; it is lowered from time to time';
+
+CREATE FUNCTION pg_flashcache_admission_rows(
+	OUT candidate text,
+	OUT in_force boolean,
+	OUT chosen boolean,
+	OUT hit_ratio double precision,
+	OUT writes_per_read double precision,
+	OUT sampled_reads bigint)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'fc_admission_rows'
+LANGUAGE C VOLATILE PARALLEL SAFE ROWS 5;
+
+COMMENT ON FUNCTION pg_flashcache_admission_rows() IS
+	'the candidates of pg_flashcache.admission = auto; see view pg_flashcache_admission';
+
+CREATE VIEW pg_flashcache_admission AS
+	SELECT * FROM @extschema@.pg_flashcache_admission_rows();
+
+COMMENT ON VIEW pg_flashcache_admission IS
+	'the candidates among which pg_flashcache.admission = auto chooses, one row each, and what caches in miniature predict of them; empty without a cache';
+
+COMMENT ON COLUMN pg_flashcache_admission.candidate IS
+	'all: every page; ghost_half, ghost: pages evicted before, within half as many evictions as there are slots, or as many; page, region: pages, or regions of 32 pages, that are evicted more often than the one that they would replace';
+COMMENT ON COLUMN pg_flashcache_admission.in_force IS
+	'whether pages are admitted by it at present';
+COMMENT ON COLUMN pg_flashcache_admission.chosen IS
+	'whether pg_flashcache.admission = auto has chosen it, or would';
+COMMENT ON COLUMN pg_flashcache_admission.hit_ratio IS
+	'predicted share of hits, 0 to 1, of a cache that has been filled by it all the time; NULL: nothing was sampled yet';
+COMMENT ON COLUMN pg_flashcache_admission.writes_per_read IS
+	'predicted pages written to flash for each page read; NULL: nothing was sampled yet';
+COMMENT ON COLUMN pg_flashcache_admission.sampled_reads IS
+	'reads of pages that both rest on: the last 8,192 to 16,384 of the sample';
+
+REVOKE ALL ON FUNCTION pg_flashcache_admission_rows() FROM PUBLIC;
+REVOKE ALL ON pg_flashcache_admission FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION pg_flashcache_admission_rows() TO pg_read_all_stats;
+GRANT SELECT ON pg_flashcache_admission TO pg_read_all_stats;

@@ -88,13 +88,12 @@ fc_bufscan_permanent(const char *page)
 	return (READ_STATE(GetBufferDescriptor(fc_bufscan_frame(page))) & BM_PERMANENT) != 0;
 }
 
-/* Of a frame that is no warmer than that. */
 static FcPeek
-look(const BufferDesc *buf, BufState state, int most_used, FcTag *tag)
+look(const BufferDesc *buf, BufState state, FcTag *tag)
 {
 	const BufState cacheable = BM_VALID | BM_TAG_VALID | BM_PERMANENT;
 
-	if ((state & cacheable) != cacheable || BUF_STATE_GET_USAGECOUNT(state) > most_used)
+	if ((state & cacheable) != cacheable)
 		return FC_PEEK_NO;
 	if (buf->tag.forkNum != MAIN_FORKNUM)
 		return FC_PEEK_NO;
@@ -109,14 +108,6 @@ look(const BufferDesc *buf, BufState state, int most_used, FcTag *tag)
 }
 
 FcPeek
-fc_bufscan_peek(uint32 frame, FcTag *tag)
-{
-	BufferDesc *buf = GetBufferDescriptor(frame);
-
-	return look(buf, READ_STATE(buf), 0, tag);
-}
-
-FcPeek
 fc_bufscan_look(uint32 frame, FcTag *tag, int *usage)
 {
 	BufferDesc *buf = GetBufferDescriptor(frame);
@@ -124,7 +115,7 @@ fc_bufscan_look(uint32 frame, FcTag *tag, int *usage)
 
 	StaticAssertStmt(FC_USAGE_MAX == BM_MAX_USAGE_COUNT, "usage counts go to another number");
 	*usage = BUF_STATE_GET_USAGECOUNT(state);
-	return look(buf, state, FC_USAGE_MAX, tag);
+	return look(buf, state, tag);
 }
 
 bool
@@ -240,7 +231,7 @@ fc_bufscan_dirty(const FcTag *tag)
 	return id >= 0 && (READ_STATE(GetBufferDescriptor(id)) & BM_DIRTY) != 0;
 }
 
-bool
+int
 fc_bufscan_being_evicted(const FcTag *tag)
 {
 	/*
@@ -251,7 +242,7 @@ fc_bufscan_being_evicted(const FcTag *tag)
 	BufState	state;
 
 	if (id < 0)
-		return false;
+		return -1;
 
 	/*
 	 * The clock evicts at usage count 0.  A buffer ring reuses its own frames
@@ -259,5 +250,5 @@ fc_bufscan_being_evicted(const FcTag *tag)
 	 */
 	state = READ_STATE(GetBufferDescriptor(id));
 	return (state & BM_PERMANENT) != 0 && (state & BM_IO_IN_PROGRESS) != 0 &&
-		BUF_STATE_GET_USAGECOUNT(state) == 0;
+		BUF_STATE_GET_USAGECOUNT(state) == 0 ? id : -1;
 }

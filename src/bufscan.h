@@ -19,10 +19,9 @@
 
 typedef enum FcPeek
 {
-	FC_PEEK_CANDIDATE,			/* clean, cold, unpinned, permanent, main fork */
-	FC_PEEK_LATER,				/* cold, but dirty, pinned or under I/O: look
-								 * again */
-	FC_PEEK_NO,					/* warm, empty, or not to be cached */
+	FC_PEEK_CANDIDATE,			/* clean, unpinned, permanent, main fork */
+	FC_PEEK_LATER,				/* but dirty, pinned or under I/O: look again */
+	FC_PEEK_NO,					/* empty, or not to be cached */
 } FcPeek;
 
 typedef enum FcCopy
@@ -58,10 +57,7 @@ extern bool fc_bufscan_holds(const FcTag *tag);
 /* Is that page there and dirty?  The next moment it may not be. */
 extern bool fc_bufscan_dirty(const FcTag *tag);
 
-/* What is in this frame?  Without a lock, so only a hint. */
-extern FcPeek fc_bufscan_peek(uint32 frame, FcTag *tag);
-
-/* The same, however warm it is: its usage count, 0 to FC_USAGE_MAX. */
+/* What is in this frame, however warm it is, and its usage count, 0 to FC_USAGE_MAX?  Without a lock, so only a hint. */
 #define FC_USAGE_MAX 5
 extern FcPeek fc_bufscan_look(uint32 frame, FcTag *tag, int *usage);
 
@@ -77,8 +73,8 @@ extern FcCopy fc_bufscan_copy_if_clean(uint32 frame, const FcTag *tag, char *cop
 /*
  * Is the page, which this process is writing out, being evicted by the clock
  * (rather than by a ring buffer, or written for another reason), and of a
- * permanent relation?
+ * permanent relation?  Then the frame that it is in; else -1.
  */
-extern bool fc_bufscan_being_evicted(const FcTag *tag);
+extern int	fc_bufscan_being_evicted(const FcTag *tag);
 
 #endif							/* FC_BUFSCAN_H */

@@ -29,6 +29,7 @@ typedef struct Cell
 								 * see lap_of() */
 	FcTag		tag;
 	FcGuard		guard;
+	int			frame;
 	char		page[BLCKSZ];
 } Cell;
 
@@ -51,13 +52,13 @@ static Handoff *ring = NULL;
 /* For assertions: a writer that has not said so yet is one, too. */
 #define IS_WRITER() (ring->writer == NULL || ring->writer == MyLatch)
 
-/* At most one page for each 4096 slots: 2 bytes a slot. */
+/* At most one page for each 8192 slots: 1 byte a slot. */
 static uint32
 cells_for(uint32 slots)
 {
 	uint32		n = MIN_CELLS;
 
-	while (n * 2 <= slots / 4096 && n < MAX_CELLS)
+	while (n * 2 <= slots / 8192 && n < MAX_CELLS)
 		n *= 2;
 	return n;
 }
@@ -104,7 +105,7 @@ fc_handoff_shmem_init(uint32 slots)
 }
 
 bool
-fc_handoff_push(const FcTag *tag, const FcGuard *guard, const char *page)
+fc_handoff_push(const FcTag *tag, int frame, const FcGuard *guard, const char *page)
 {
 	uint64		pos = pg_atomic_read_u64(&ring->tail);
 	Cell	   *cell;
@@ -126,6 +127,7 @@ fc_handoff_push(const FcTag *tag, const FcGuard *guard, const char *page)
 	Assert(pg_atomic_read_u64(&cell->turn) == lap_of(pos));
 	cell->tag = *tag;
 	cell->guard = *guard;
+	cell->frame = frame;
 	memcpy(cell->page, page, BLCKSZ);
 	pg_write_barrier();			/* the cell before its turn */
 	pg_atomic_write_u64(&cell->turn, lap_of(pos) + 1);
@@ -137,7 +139,7 @@ fc_handoff_push(const FcTag *tag, const FcGuard *guard, const char *page)
 }
 
 bool
-fc_handoff_pop(FcTag *tag, FcGuard *guard, char *page)
+fc_handoff_pop(FcTag *tag, int *frame, FcGuard *guard, char *page)
 {
 	Cell	   *cell = cell_at(ring->head);
 
@@ -147,6 +149,7 @@ fc_handoff_pop(FcTag *tag, FcGuard *guard, char *page)
 	pg_read_barrier();			/* its turn before the cell */
 	*tag = cell->tag;
 	*guard = cell->guard;
+	*frame = cell->frame;
 	memcpy(page, cell->page, BLCKSZ);
 	pg_memory_barrier();		/* reading it before giving it back */
 	pg_atomic_write_u64(&cell->turn, lap_of(ring->head) + ring->cells);

@@ -25,8 +25,8 @@
 extern FcPart fc_handoff_part(uint32 slots);
 extern void fc_handoff_shmem_init(uint32 slots);
 
-/* Gives a page away; false if the queue is full. */
-extern bool fc_handoff_push(const FcTag *tag, const FcGuard *guard, const char *page);
+/* Gives a page away, which was in that frame; false if the queue is full. */
+extern bool fc_handoff_push(const FcTag *tag, int frame, const FcGuard *guard, const char *page);
 
 /* Tells that a buffer was allocated; wakes the writer if it should look. */
 extern void fc_handoff_note_allocations(uint32 n);
@@ -36,7 +36,7 @@ extern void fc_handoff_wake(void);
 
 extern void fc_handoff_set_writer(Latch *latch);
 extern bool fc_handoff_has_writer(void);
-extern bool fc_handoff_pop(FcTag *tag, FcGuard *guard, char *page);
+extern bool fc_handoff_pop(FcTag *tag, int *frame, FcGuard *guard, char *page);
 
 /* Throws away what is there now. */
 extern void fc_handoff_clear(void);

@@ -12,6 +12,7 @@
  */
 #include "postgres.h"
 
+#include "admission/admission.h"
 #include "advice/advice.h"
 #include "attach/attach.h"
 #include "attach/data_read.h"
@@ -138,12 +139,13 @@ shmem_parts(FcPart *parts)
 {
 	int			n = 0;
 
-	StaticAssertStmt(FC_CACHE_PARTS + 7 <= FC_MAX_PARTS, "too many parts of shared memory");
+	StaticAssertStmt(FC_CACHE_PARTS + 8 <= FC_MAX_PARTS, "too many parts of shared memory");
 	if (fc_setting_advice)
 		parts[n++] = fc_advice_part();
 	if (listens)
 		return n;
 	n += fc_cache_parts(fc_setting_size, fc_setting_persistence, parts + n);
+	parts[n++] = fc_admission_part(fc_setting_size);
 	parts[n++] = fc_writer_part();
 	parts[n++] = fc_writer_scrub_part();
 	parts[n++] = fc_writer_load_part();
@@ -204,6 +206,7 @@ shmem_init(Size bytes)
 		return;
 	}
 	fc_cache_shmem_init(fc_setting_size, fc_setting_persistence, bytes, tranche);
+	fc_admission_shmem_init(fc_setting_size);
 	fc_warm_shmem_init(fc_setting_persistence);
 	fc_rules_shmem_init(fc_setting_max_policy_files, tranche);
 	fc_writer_shmem_init();

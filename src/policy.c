@@ -33,48 +33,6 @@
 /* A run must earn the seek back this many times over before it is taken. */
 #define RUN_MARGIN 1.5
 
-bool
-fc_policy_remember(uint16_t *set, uint16_t fingerprint)
-{
-	int			i;
-	bool		known;
-
-	/* it moves, or pushes the oldest out, to the front */
-	for (i = 0; i < FC_GHOST_WAYS - 1 && set[i] != fingerprint; i++)
-		;
-	known = set[i] == fingerprint;
-	memmove(&set[1], &set[0], i * sizeof(*set));
-	set[0] = fingerprint;
-	return known;
-}
-
-bool
-fc_policy_admit(FcAdmission mode, uint64_t used, uint64_t slots,
-				uint16_t *set, uint16_t fingerprint)
-{
-	bool		reused = fc_policy_remember(set, fingerprint);
-
-	switch (mode)
-	{
-		case FC_ADMIT_ALL:
-			return true;
-		case FC_ADMIT_AUTO:
-			return reused || fc_policy_filling(used, slots);
-		case FC_ADMIT_REUSE:
-			break;
-	}
-	return reused;
-}
-
-uint32_t
-fc_policy_hand_limit(uint32_t slots, uint32_t wanted)
-{
-	uint64_t	lap = (uint64_t) slots * (FC_REFCOUNT_MAX + 1);
-	uint64_t	limit = 8192 + (uint64_t) wanted * 64;
-
-	return (uint32_t) (limit < lap ? limit : lap);
-}
-
 /* Takes `bytes`, and leaves at least `reserve`. */
 static bool
 spend(FcBudget *budget, uint64_t limit, uint64_t now_ns, uint32_t bytes, double reserve)

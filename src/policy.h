@@ -1,23 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * policy.h
- *	  What to admit, what to evict, when to leave a stream: pure functions.
+ *	  What to write, when to leave a stream, is it of use: pure functions.
  *
  * Nothing here allocates, locks, waits, reads a clock or includes
  * postgres.h: the same code runs in the server, in unit tests and in a
- * simulator.  State is handed in; whoever owns it keeps it consistent.
+ * simulator.  State is handed in; whoever owns it keeps it consistent.  What to
+ * admit, and what to evict for it: policy_admission.h.
  *
- *	ghost	fingerprints of the pages evicted from the buffer pool last,
- *			taken or not, sets of 8, first in first out; one for every second
- *			slot.  A page found there has been evicted twice within half a
- *			cache size of evictions: it is reused.  (Ghost lists: Megiddo &
- *			Modha, ARC, FAST 2003; set association only bounds memory, 1 byte
- *			a slot.)  Half a size because a shorter window tells frequent
- *			pages from rare ones more sharply, and a longer one adapts
- *			faster: on Gaussian keys half needed 15% fewer disk reads than
- *			one and 26% fewer than remembering refused pages only.
- *	clock	a reference count of 2 bits a slot, raised by a hit, lowered by
- *			the hand (Corbato's CLOCK; the count as in PostgreSQL's sweep).
  *	budget	a token bucket of bytes.
  *	stream	a reader of block after block stays with the disk until a run of
  *			flash pages is long enough to pay for the seek back.  One that is
@@ -37,48 +27,12 @@
 #ifndef FC_POLICY_H
 #define FC_POLICY_H
 
+#include "policy_admission.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
-/* ---- admission ---- */
-
-#define FC_GHOST_WAYS 8
-
-/* Until this share of the slots is used, auto takes every page. */
-#define FC_FILL_PERCENT 80
-
-typedef enum FcAdmission
-{
-	FC_ADMIT_AUTO,
-	FC_ADMIT_ALL,
-	FC_ADMIT_REUSE,
-} FcAdmission;
-
-static inline bool
-fc_policy_filling(uint64_t used, uint64_t slots)
-{
-	return used * 100 < slots * FC_FILL_PERCENT;
-}
-
-/*
- * Should a page evicted from the buffer pool be taken?  Its fingerprint is
- * remembered in `set` (FC_GHOST_WAYS entries) either way.
- */
-extern bool fc_policy_admit(FcAdmission mode, uint64_t used, uint64_t slots,
-							uint16_t *set, uint16_t fingerprint);
-
-/* Remembers a page, so that its next eviction is admitted; was it remembered? */
-extern bool fc_policy_remember(uint16_t *set, uint16_t fingerprint);
-
 /* ---- replacement ---- */
-
-#define FC_REFCOUNT_MAX 3
-
-/*
- * How many slots the hand may pass in search of `wanted` victims before it
- * takes slots regardless of their count: bounds the writer's work.
- */
-extern uint32_t fc_policy_hand_limit(uint32_t slots, uint32_t wanted);
 
 /*
  * Are slots of files with the policy keep kept?  Not where they are more than

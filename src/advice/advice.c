@@ -11,8 +11,9 @@
 
 #include <math.h>
 
+#include "admission/admission.h"
 #include "advice/advice.h"
-#include "advice/miniature.h"
+#include "admission/miniature.h"
 #include "bufscan.h"
 #include "common/hashfn.h"
 #include "compat.h"
@@ -208,6 +209,18 @@ key_of(const FcTag *tag)
 	return hash != 0 ? hash : 1;
 }
 
+/*
+ * The admission in force; but neighbours are not in the sample together, so that
+ * it cannot tell regions: pages stand for them, with a few hits less.
+ */
+static FcAdmission
+mode_now(void)
+{
+	FcAdmission mode = fc_admission_mode((FcAdmission) fc_setting_admission);
+
+	return mode == FC_ADMIT_REGION ? FC_ADMIT_PAGE : mode;
+}
+
 static bool
 lock(void)
 {
@@ -221,9 +234,11 @@ lock(void)
 static void
 note_eviction(Period *period, uint64 evicted)
 {
+	FcAdmission mode = mode_now();
+
 	for (int i = 0; i < FC_ADVICE_SIZES; i++)
 	{
-		if (fc_miniature_offer(&fc_advice->flash[i], evicted, (FcAdmission) fc_setting_admission))
+		if (fc_miniature_offer(&fc_advice->flash[i], evicted, evicted, mode))
 			period->writes[i]++;
 		(void) fc_queue_put(&fc_advice->buffers[i], evicted);
 	}
@@ -327,7 +342,7 @@ fc_advice_written_slow(const FcTag *tag, int n, const void *const *pages)
 			continue;
 		if (key != 0)
 			for (int k = 0; k < FC_ADVICE_SIZES; k++)
-				fc_miniature_forget(&fc_advice->flash[k], key);
+				fc_miniature_forget(&fc_advice->flash[k], key, mode_now());
 		if (frame >= 0)
 			put_into_frame(current_period(), frame, key, false);
 		LWLockRelease(&fc_advice->lock);

@@ -194,10 +194,12 @@ fc_watch_for_damage(BlockNumber blk, const char *page)
 void
 fc_page_written(const FcTag *tag, const char *page)
 {
+	int			frame;
+
 	if (MyBackendType != B_CHECKPOINTER && MyBackendType != B_BG_WRITER &&
-		fc_bufscan_being_evicted(tag))
+		(frame = fc_bufscan_being_evicted(tag)) >= 0)
 	{
 		fc_failpoint_of(FC_FP_EVICT_WRITTEN, tag->rel);
-		fc_cache_evicted(tag, page);	/* E1 */
+		fc_cache_evicted(tag, frame, page); /* E1 */
 	}
 }

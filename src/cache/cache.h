@@ -195,7 +195,7 @@ extern void fc_cache_invalidate_database(Oid db);
  * writer (E1).  The caller has invalidated it after the write, and still
  * holds its I/O.
  */
-extern void fc_cache_evicted(const FcTag *tag, const char *page);
+extern void fc_cache_evicted(const FcTag *tag, int frame, const char *page);
 
 /*
  * A damaged page may be in the buffer pool, looking clean: no page is taken

@@ -90,7 +90,7 @@ fc_cache_invalidate_database(Oid db)
 /* ---- eviction of a dirty page ---- */
 
 void
-fc_cache_evicted(const FcTag *tag, const char *page)
+fc_cache_evicted(const FcTag *tag, int frame, const char *page)
 {
 	uint64		hash;
 	FcGuard		guard;
@@ -111,6 +111,6 @@ fc_cache_evicted(const FcTag *tag, const char *page)
 	 */
 	Assert(!fc_directory_locked());
 	guard = fc_directory_guard(hash);
-	if (!fc_handoff_push(tag, &guard, page))
+	if (!fc_handoff_push(tag, frame, &guard, page))
 		fc_count(FC_SKIP_OVERLOADED);
 }

@@ -15,9 +15,11 @@
 #include "postgres.h"
 
 #include "access/xlog.h"
+#include "admission/admission.h"
 #include "bufscan.h"
 #include "cache/cache.h"
 #include "cache/cache_internal.h"
+#include "cache/cache_looked.h"
 #include "compat.h"
 #include "directory/directory.h"
 #include "failpoint.h"
@@ -71,6 +73,7 @@ fc_cache_fill_start(void)
 	for (int i = 0; i < BATCH; i++)
 		pages[i] = memory + (Size) i * BLCKSZ;
 	nstaged = 0;
+	fc_looked_start();
 	sweep_at = 0;				/* a writer before this one may have left one
 								 * undone */
 	fc_directory_reclaim();
@@ -96,6 +99,7 @@ fc_cache_purge(void)
 	fc_handoff_clear();			/* guards of unknown age, too */
 	fc_hints_clear();
 	fc_directory_purge();
+	fc_looked_forget();
 	fc_cache_scrub_again();
 }
 
@@ -143,11 +147,17 @@ may_fill(void)
 	return true;
 }
 
+/*
+ * Is a page wanted that the buffer pool evicts from that frame?  One that was
+ * offered before in the same stay there is not evicted for a second time.
+ */
 static bool
-is_wanted(const FcTag *tag, uint64 hash)
+is_wanted(const FcTag *tag, uint64 hash, int frame, bool written)
 {
 	FcRule		rule = fc_rule_of(fc_tag_rel(tag));
-	FcAdmission mode = (FcAdmission) fc_setting_admission;
+	FcLooked	before;
+	uint64		region;
+	bool		any;
 
 	if (rule == FC_RULE_NONE)
 	{
@@ -159,18 +169,26 @@ is_wanted(const FcTag *tag, uint64 hash)
 		fc_count(FC_SKIP_NOT_USEFUL);
 		return false;
 	}
-	if (rule == FC_RULE_KEEP &&
-		fc_policy_keeps(fc_directory_kept(), fc_directory_slots(), fc_setting_keep_limit))
-		mode = FC_ADMIT_ALL;
-	switch (fc_directory_offer(tag, hash, mode))
+	any = rule == FC_RULE_KEEP &&
+		fc_policy_keeps(fc_directory_kept(), fc_directory_slots(), fc_setting_keep_limit);
+	before = fc_looked_before(frame, hash);
+	region = fc_directory_region(tag);
+	if (before == FC_LOOKED_NOT)
+		fc_admission_offered(hash, region, written);
+	fc_directory_set_admission(fc_admission_mode((FcAdmission) fc_setting_admission));
+	switch (fc_directory_offer(tag, hash, region, any, before, fc_setting_keep_limit))
 	{
 		case FC_OFFER_EXISTS:
+			fc_looked_note(frame, hash, FC_LOOKED_EXISTS);
 			fc_count(FC_SKIP_EXISTS);
 			return false;
 		case FC_OFFER_NOT_USEFUL:
+			if (before == FC_LOOKED_NOT)
+				fc_looked_note(frame, hash, FC_LOOKED_REFUSED);
 			fc_count(FC_SKIP_NOT_USEFUL);
 			return false;
 		case FC_OFFER_WANTED:
+			fc_looked_note(frame, hash, FC_LOOKED_WANTED);
 			break;
 	}
 	return may_fill();
@@ -279,7 +297,7 @@ fc_cache_fill_from_pool(uint32 frame, const FcTag *tag)
 	FcGuard		guard;
 
 	Assert(fc_directory_is_mine() && nstaged < BATCH);
-	if (!is_wanted(tag, hash))
+	if (!is_wanted(tag, hash, (int) frame, false))
 		return FC_FILL_DONE;
 	guard = fc_directory_guard(hash);	/* F1 */
 	fc_failpoint_of(FC_FP_FILL_BEGIN, tag->rel);
@@ -296,7 +314,10 @@ fc_cache_fill_from_pool(uint32 frame, const FcTag *tag)
 	}
 	fc_failpoint_of(FC_FP_FILL_COPIED, tag->rel);
 	if (is_fit(page, tag->blk)) /* F3 */
+	{
+		fc_looked_note((int) frame, hash, FC_LOOKED_EXISTS);
 		stage(tag, hash, &guard);
+	}
 	return FC_FILL_DONE;
 }
 
@@ -333,13 +354,18 @@ fc_cache_fill_from_handoff(void)
 	FcTag		tag;
 	FcGuard		guard;
 	uint64		hash;
+	int			frame;
 
 	Assert(fc_directory_is_mine() && nstaged < BATCH);
-	if (!fc_handoff_pop(&tag, &guard, page))	/* E2 */
+	if (!fc_handoff_pop(&tag, &frame, &guard, page))	/* E2 */
 		return false;
 	hash = fc_directory_hash(&tag);
-	if (is_wanted(&tag, hash) && is_as_written(page, tag.blk))	/* F3 */
+	if (fc_looked_before(frame, hash) == FC_LOOKED_NOT)
+		frame = -1;				/* it may have another page by now */
+	if (is_wanted(&tag, hash, frame, true) && is_as_written(page, tag.blk)) /* F3 */
 		stage(&tag, hash, &guard);
+	if (frame >= 0)
+		fc_looked_no(frame);	/* it has left */
 	return true;
 }
 

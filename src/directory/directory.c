@@ -4,7 +4,8 @@
  *	  Shared memory of the directory, its chains, and what readers call.
  *
  * Memory, per slot: an entry of 32 bytes, a chain head for every second slot
- * (2 bytes), a bit that tells whether it was hit, a ghost fingerprint for every second (1 byte), four page
+ * (2 bytes), a bit that tells whether it was hit, a fingerprint of a page that
+ * was evicted (1.5 bytes), one of a region for every twelfth (0.25 bytes), four page
  * generations of 8 bytes for every 24th (1.3 bytes), and 0.8 bytes of
  * epochs; the last two within limits.
  *
@@ -108,6 +109,7 @@ fc_directory_shmem_init(uint32 slots, bool keep, int tranche)
 	pg_atomic_init_u32(&fc_dir->unproven, 0);
 	pg_atomic_init_u32(&fc_dir->kept, 0);
 	pg_atomic_init_u32(&fc_dir->reached, 0);
+	pg_atomic_init_u32(&fc_dir->admission, FC_ADMIT_ALL);
 	pg_atomic_init_u32(&fc_dir->touching, keep);
 	if (FC_START == 0)
 		return;
@@ -295,8 +297,10 @@ fc_directory_remove(const FcTag *tag, uint64 hash)
 	link = fc_find_link(tag, hash);
 	if (link != NULL)
 	{
+		uint32		count = pg_atomic_read_u32(&fc_linked(*link)->word) & FC_COUNT_MASK;
+
 		fc_unlink_entry(link, FC_SLOT_FREE);
-		fc_ghosts_remember(hash);
+		fc_ghosts_remember(hash, count);
 	}
 	LWLockRelease(lock);
 	if (link != NULL)
@@ -372,13 +376,11 @@ fc_directory_touch(const FcSlotRef *ref)
 
 	Assert(ref->slot < fc_reached());
 	/* a lost race loses a reference, nothing else; no order needed */
-	if (fc_word_version(old) == ref->version && fc_word_state(old) == FC_SLOT_USED &&
-		(old & FC_COUNT_MASK) < FC_REFCOUNT_MAX)
-	{
-		if ((old & FC_COUNT_MASK) == 0)
-			fc_slot_hit(ref->slot, true);
+	if (fc_word_version(old) != ref->version || fc_word_state(old) != FC_SLOT_USED)
+		return;
+	fc_slot_hit(ref->slot, true);
+	if ((old & FC_COUNT_MASK) < FC_COUNT_MAX)
 		pg_atomic_compare_exchange_u32(word, &old, old + 1);
-	}
 }
 
 void
@@ -417,6 +419,7 @@ fc_directory_page(FcSlotNo slot, FcPageInfo *info)
 	pg_read_barrier();			/* pairs with that of fc_directory_publish() */
 	info->tag = e->tag;
 	info->refcount = word & FC_COUNT_MASK;
+	info->hit = fc_slot_was_hit(slot);
 	info->kept = (word & FC_KEPT_BIT) != 0;
 	current = fc_entry_current(e);
 	pg_read_barrier();			/* pairs with that of fc_take_slot() */

@@ -56,6 +56,7 @@ typedef struct FcPageInfo
 {
 	FcTag		tag;
 	uint32		refcount;
+	bool		hit;			/* since it came to flash */
 	bool		kept;			/* by the policy of its file */
 } FcPageInfo;
 
@@ -146,11 +147,29 @@ extern void fc_directory_retire(const FcTag *tag, uint64 hash, const FcSlotRef *
 /* F1: the guard of a page.  A full barrier follows.  Other processes take it, too (E1). */
 extern FcGuard fc_directory_guard(uint64 hash);
 
-extern FcOffer fc_directory_offer(const FcTag *tag, uint64 hash, FcAdmission mode);
+/* Which pages are wanted from now on: a candidate, or FC_ADMIT_REUSE. */
+extern void fc_directory_set_admission(FcAdmission mode);
+
+/* A hash of the page's region. */
+extern uint64 fc_directory_region(const FcTag *tag);
+
+/* Was the page offered before, in the same stay in the buffer pool?  That counts as one eviction. */
+typedef enum FcLooked
+{
+	FC_LOOKED_NOT,
+	FC_LOOKED_EXISTS,			/* it was on flash, or came there */
+	FC_LOOKED_REFUSED,
+	FC_LOOKED_WANTED,			/* but could not be copied or written */
+} FcLooked;
+
+/* The buffer pool evicts a page: is it wanted?  `any`: whatever is known of it. */
+extern FcOffer fc_directory_offer(const FcTag *tag, uint64 hash, uint64 region, bool any, FcLooked before,
+								  int keep_percent);
 
 /*
  * F4: gives up to `wanted` slots, in ascending order but for one wrap, each
- * unmapped and with a raised version.  Returns how many.  Slots that are kept
+ * unmapped and with a raised version.  Returns how many.  Slots promised to
+ * pages that are wanted come first.  Slots that are kept
  * are passed over, as long as they are no more than that share of all.
  */
 extern uint32 fc_directory_reserve(uint32 wanted, int keep_percent, FcSlotNo *slots);

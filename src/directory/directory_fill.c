@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * directory_fill.c
- *	  Slots on their way into the directory: guards, admission, reservation by
- *	  the clock, publication.  All but the guard in the writer process only.
+ *	  Slots on their way into the directory: guards, reservation, publication.
+ *	  All but the guard in the writer process only.
  *
  * Nobody but the writer changes a slot that is free, reserved or retired; only
  * what is linked is protected by a partition's lock.
@@ -48,32 +48,6 @@ fc_directory_guard_broken(const FcTag *tag, uint64 hash, const FcGuard *guard)
 	return fc_generations_moved(hash, guard) || fc_epoch_ended(fc_tag_rel(tag), guard->epoch);
 }
 
-FcOffer
-fc_directory_offer(const FcTag *tag, uint64 hash, FcAdmission mode)
-{
-	LWLock	   *lock;
-	FcLink	   *link;
-	FcOffer		offer;
-
-	Assert(fc_directory_is_mine());
-	fc_dir->ghosts_used = true;
-
-	/* exclusive because the ghost set changes; held for a short walk */
-	lock = fc_lock_partition(hash, LW_EXCLUSIVE);
-	link = fc_find_link(tag, hash);
-	if (link != NULL && fc_entry_current(fc_linked(*link)))
-	{
-		fc_ghosts_remember(hash);
-		offer = FC_OFFER_EXISTS;
-	}
-	else if (fc_ghosts_admit(hash, mode))
-		offer = FC_OFFER_WANTED;
-	else
-		offer = FC_OFFER_NOT_USEFUL;
-	LWLockRelease(lock);
-	return offer;
-}
-
 void
 fc_take_slot(FcEntry *e, FcSlotState state)
 {
@@ -93,6 +67,7 @@ fc_free_used(FcSlotNo slot, FcCounter why)
 {
 	FcEntry    *e = &fc_dir_entries[slot];
 	FcTag		tag = e->tag;	/* stable: only this process publishes */
+	uint32		count = pg_atomic_read_u32(&e->word) & FC_COUNT_MASK;
 	uint64		hash = fc_directory_hash(&tag);
 	bool		was_hit = fc_slot_was_hit(slot);
 	bool		freed = false;
@@ -106,6 +81,8 @@ fc_free_used(FcSlotNo slot, FcCounter why)
 		Assert(link != NULL && *link == slot + 1);
 		fc_unlink_entry(link, FC_SLOT_FREE);
 		freed = true;
+		if (why == FC_EVICT_AGED_OUT && fc_policy_by_number(fc_admission_now()))
+			fc_ghosts_remember(hash, count);
 	}
 	LWLockRelease(lock);
 	if (!freed)
@@ -120,9 +97,8 @@ fc_free_used(FcSlotNo slot, FcCounter why)
 		fc_count_old_relation(fc_tag_rel(&tag), FC_REL_USELESS, 1);
 }
 
-/* Does the policy of its file keep the entry from being evicted? */
-static bool
-is_kept(uint32 word, const FcEntry *e, int keep_percent)
+bool
+fc_is_kept(uint32 word, const FcEntry *e, int keep_percent)
 {
 	return fc_word_state(word) == FC_SLOT_USED && (word & FC_KEPT_BIT) != 0 &&
 		fc_policy_keeps(fc_directory_kept(), fc_dir->slots, keep_percent) && fc_entry_current(e);
@@ -141,7 +117,7 @@ reserve_slot(FcSlotNo slot, bool by_force)
 
 		if ((word & FC_COUNT_MASK) > 0 && was_current && !by_force)
 		{
-			pg_atomic_compare_exchange_u32(&e->word, &word, word - 1);
+			pg_atomic_compare_exchange_u32(&e->word, &word, (word & ~FC_COUNT_MASK) | fc_policy_lowered(word & FC_COUNT_MASK));
 			return false;
 		}
 		fc_free_used(slot, was_current ? FC_EVICT_AGED_OUT : FC_EVICT_INVALIDATED);
@@ -153,19 +129,30 @@ reserve_slot(FcSlotNo slot, bool by_force)
 	return true;
 }
 
-uint32
-fc_directory_reserve(uint32 wanted, int keep_percent, FcSlotNo *slots)
+/* Those that are worth least. */
+static uint32
+reserve_least(uint32 wanted, int keep_percent, FcSlotNo *slots)
+{
+	uint32		n = 0;
+
+	/* twice as many looks: behind a stretch of retired slots it gives up */
+	for (uint32 looked = 0; n < wanted && looked < 2 * wanted + Min(fc_dir->slots, MOST_PASSED) / FC_VICTIM_LOOK; looked++)
+	{
+		FcSlotNo	slot = fc_victims_next(keep_percent);
+
+		if (slot != FC_NO_SLOT && reserve_slot(slot, true))
+			slots[n++] = slot;
+	}
+	return n;
+}
+
+/* Those that the clock finds. */
+static uint32
+reserve_by_clock(uint32 wanted, int keep_percent, FcSlotNo *slots)
 {
 	uint32		n = 0;
 	uint32		passed = 0;
 	uint32		patience = fc_policy_hand_limit(fc_dir->slots, wanted);
-
-	Assert(fc_directory_is_mine() && wanted > 0);
-	Assert(fc_dir->hand < fc_dir->slots);
-
-	/* all is kept: there is none to be found */
-	if (fc_directory_kept() >= fc_dir->slots && keep_percent >= 100)
-		return 0;
 
 	/*
 	 * Twice the limit: behind a stretch of retired slots it gives up.  Slots
@@ -179,7 +166,7 @@ fc_directory_reserve(uint32 wanted, int keep_percent, FcSlotNo *slots)
 		const FcEntry *e = &fc_dir_entries[slot];
 
 		fc_dir->hand = slot + 1 < fc_dir->slots ? slot + 1 : 0;
-		if (is_kept(pg_atomic_read_u32(unconstify(pg_atomic_uint32 *, &e->word)), e, keep_percent))
+		if (fc_is_kept(pg_atomic_read_u32(unconstify(pg_atomic_uint32 *, &e->word)), e, keep_percent))
 		{
 			passed++;
 			continue;
@@ -193,12 +180,32 @@ fc_directory_reserve(uint32 wanted, int keep_percent, FcSlotNo *slots)
 	return n;
 }
 
+uint32
+fc_directory_reserve(uint32 wanted, int keep_percent, FcSlotNo *slots)
+{
+	Assert(fc_directory_is_mine() && wanted > 0);
+	Assert(fc_dir->hand < fc_dir->slots);
+
+	/* all is kept: there is none to be found */
+	if (fc_directory_kept() >= fc_dir->slots && keep_percent >= 100)
+		return 0;
+	return fc_policy_by_number(fc_admission_now()) ? reserve_least(wanted, keep_percent, slots) :
+		reserve_by_clock(wanted, keep_percent, slots);
+}
+
 FcLap
 fc_directory_lap(bool replace, int keep_percent)
 {
 	FcLap		lap = {fc_directory_slots(), replace, FC_MARK_NONE, keep_percent};
 
 	return lap;
+}
+
+/* Was it hit, not long ago?  Its number alone may be of evictions before. */
+static bool
+is_wanted(FcSlotNo slot, uint32 word)
+{
+	return (word & FC_COUNT_MASK) > 0 && fc_slot_was_hit(slot);
 }
 
 /* May the page there go for one of that relation?  Not for a page of its own. */
@@ -225,9 +232,9 @@ fc_directory_reserve_in_lap(FcLap *lap, const FcTag *tag, uint32 *look)
 		fc_dir->hand = slot + 1 < fc_dir->slots ? slot + 1 : 0;
 		lap->left--;
 		if (fc_word_state(word) == FC_SLOT_USED &&
-			(!lap->replace || (word & FC_COUNT_MASK) > 0 || !may_replace(e, tag) || is_kept(word, e, lap->keep_percent)))
+			(!lap->replace || is_wanted(slot, word) || !may_replace(e, tag) || fc_is_kept(word, e, lap->keep_percent)))
 			continue;
-		if (reserve_slot(slot, false))
+		if (reserve_slot(slot, true))
 		{
 			(*look)--;
 			return slot;
@@ -260,7 +267,7 @@ fc_directory_reserve_free(uint32 wanted, FcSlotNo *slots)
 }
 
 void
-fc_link_entry(FcEntry *e, const FcTag *tag, uint64 hash, uint32 crc, uint32 epoch)
+fc_link_entry(FcEntry *e, const FcTag *tag, uint64 hash, uint32 crc, uint32 epoch, uint32 count)
 {
 	FcLink	   *head = fc_chain(hash);
 
@@ -276,7 +283,7 @@ fc_link_entry(FcEntry *e, const FcTag *tag, uint64 hash, uint32 crc, uint32 epoc
 	 * fc_directory_page() looks without the lock: the entry before its state
 	 */
 	pg_write_barrier();
-	fc_set_state(e, FC_SLOT_USED);
+	pg_atomic_write_u32(&e->word, fc_make_word(fc_word_version(pg_atomic_read_u32(&e->word)), FC_SLOT_USED, count));
 	fc_keep_used(fc_slot_of(e), true);
 	pg_atomic_fetch_add_u32(&fc_dir->used, 1);
 	if (fc_rule_of(fc_tag_rel(tag)) == FC_RULE_KEEP)
@@ -312,7 +319,7 @@ fc_directory_publish(FcSlotNo slot, const FcTag *tag, uint64 hash,
 		}
 	}
 	if (result == FC_PUBLISH_DONE)
-		fc_link_entry(e, tag, hash, crc, epoch);
+		fc_link_entry(e, tag, hash, crc, epoch, fc_ghosts_take(hash));
 	else
 	{
 		fc_directory_mark(slot, FC_MARK_NONE);

@@ -1,10 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * directory_ghosts.c
- *	  Which pages were evicted lately: sets of fingerprints.
+ *	  Which pages were evicted lately, and how often: what admission knows.
  *
- * A partition's sets are protected by its lock.  What is done with a set is
- * policy.c's.
+ * Sets of fingerprints, as policy_admission.h describes them.  Those of pages
+ * are protected by their partition's lock, since whoever changes a page that is
+ * on flash leaves its number there.  Those of regions, and where ageing has
+ * come to, are the writer's alone.
  *
  * Copyright (c) 2026, the pg_flashcache developers
  *
@@ -15,82 +17,170 @@
 #include "directory/directory_internal.h"
 #include "storage/shmem.h"
 
-static uint16 *ghosts;
+static FcSeenSet *seen;
+static FcRegionSet *regions;
 static uint32 sets_per_partition;
+static uint32 region_sets;
 
 static uint32
-ghost_sets_for(uint32 slots)
+seen_sets_for(uint32 slots)
 {
-	return Max(1, slots / 2 / FC_GHOST_WAYS / FC_PARTITIONS);
+	return Max(1, fc_policy_seen_sets(slots) / FC_PARTITIONS);
+}
+
+static Size
+seen_size(uint32 slots)
+{
+	return CACHELINEALIGN(mul_size((Size) seen_sets_for(slots) * FC_PARTITIONS, sizeof(FcSeenSet)));
 }
 
 Size
 fc_ghosts_size(uint32 slots)
 {
-	return CACHELINEALIGN(mul_size((Size) ghost_sets_for(slots) * FC_PARTITIONS,
-								   FC_GHOST_WAYS * sizeof(uint16)));
+	return add_size(seen_size(slots), CACHELINEALIGN(mul_size(fc_policy_region_sets(slots), sizeof(FcRegionSet))));
 }
 
 void
 fc_ghosts_init(void *memory, uint32 slots)
 {
-	ghosts = memory;
-	sets_per_partition = ghost_sets_for(slots);
+	seen = memory;
+	sets_per_partition = seen_sets_for(slots);
+	regions = (FcRegionSet *) ((char *) memory + seen_size(slots));
+	region_sets = fc_policy_region_sets(slots);
 }
+
+/* ---- pages ---- */
 
 static inline uint16
 fingerprint_of(uint64 hash)
 {
-	uint16		fp = (uint16) (hash >> 16);
-
-	return fp ? fp : 1;			/* 0 marks an empty way */
+	return fc_policy_fingerprint((uint16) (hash >> 16));
 }
 
 /* The set of a page. */
-static inline uint16 *
+static inline FcSeenSet *
 set_of(uint64 hash)
 {
 	uint32		n = sets_per_partition;
 
-	return &ghosts[((Size) fc_partition_of(hash) * n + fc_scaled(hash, n)) * FC_GHOST_WAYS];
+	Assert(LWLockHeldByMeInMode(fc_lock_of(hash), LW_EXCLUSIVE));
+	return &seen[(Size) fc_partition_of(hash) * n + fc_scaled(hash, n)];
 }
 
 void
-fc_ghosts_remember(uint64 hash)
+fc_ghosts_remember(uint64 hash, uint32 add)
 {
-	Assert(LWLockHeldByMeInMode(fc_lock_of(hash), LW_EXCLUSIVE));
-	(void) fc_policy_remember(set_of(hash), fingerprint_of(hash));
+	fc_policy_remember(fc_admission_now(), set_of(hash), fingerprint_of(hash), add);
 }
 
-bool
-fc_ghosts_admit(uint64 hash, FcAdmission mode)
+int
+fc_ghosts_seen(uint64 hash, uint32 *count)
 {
-	uint32		used = fc_directory_used();
-	uint32		unproven = fc_directory_unproven();
+	FcSeenSet  *set = set_of(hash);
 
-	Assert(LWLockHeldByMeInMode(fc_lock_of(hash), LW_EXCLUSIVE));
+	*count = fc_policy_seen_count(set, fingerprint_of(hash));
+	return fc_policy_seen(set, fingerprint_of(hash));
+}
 
-	/*
-	 * neighbours that nobody has asked for do not make the cache full for
-	 * those that somebody has
-	 */
-	used -= Min(used, unproven);
-	return fc_policy_admit(mode, used, fc_dir->slots, set_of(hash), fingerprint_of(hash));
+uint32
+fc_ghosts_take(uint64 hash)
+{
+	FcSeenSet  *set = set_of(hash);
+	uint32		count = fc_policy_seen_count(set, fingerprint_of(hash));
+
+	if (!fc_policy_by_number(fc_admission_now()))
+		return 0;
+	fc_policy_forget(set, fingerprint_of(hash));
+	return count;
+}
+
+/* ---- regions ---- */
+
+/* Of a page and its neighbours. */
+static uint64
+region_of(const FcTag *tag)
+{
+	FcTag		region = *tag;
+
+	region.blk /= FC_REGION_PAGES;
+	return fc_directory_hash(&region);
+}
+
+uint64
+fc_directory_region(const FcTag *tag)
+{
+	return region_of(tag);
+}
+
+static inline FcRegionSet *
+region_set_of(uint64 region)
+{
+	return &regions[fc_scaled(region, region_sets)];
+}
+
+static inline uint16
+region_print(uint64 region)
+{
+	return (uint16) region != 0 ? (uint16) region : 1;
+}
+
+uint32
+fc_regions_worth(uint64 region)
+{
+	Assert(fc_directory_is_mine());
+	return fc_policy_region(region_set_of(region), region_print(region));
+}
+
+/* ---- what passes by ---- */
+
+/* An offer is noted: its region's number rises, and some get old. */
+void
+fc_ghosts_note_offer(uint64 region)
+{
+	uint32		nsets = sets_per_partition * FC_PARTITIONS;
+	FcAged		aged = fc_policy_age(&fc_dir->age, fc_dir->slots, nsets);
+
+	Assert(fc_directory_is_mine() && !fc_directory_locked());
+	fc_policy_note_region(region_set_of(region), region_print(region));
+	/* elsewhere the hand lowers them */
+	if (aged.slot >= 0 && aged.slot < fc_reached() && fc_policy_by_number(fc_admission_now()))
+	{
+		pg_atomic_uint32 *word = &fc_dir_entries[aged.slot].word;
+		uint32		old = pg_atomic_read_u32(word);
+		uint32		count = old & FC_COUNT_MASK;
+
+		/* a lost race: it gets old the next time */
+		if (count > 0)
+			pg_atomic_compare_exchange_u32(word, &old, (old & ~FC_COUNT_MASK) | count / 2);
+	}
+	if (aged.set >= 0)
+	{
+		LWLock	   *lock = &fc_dir_locks[aged.set / sets_per_partition].lock;
+
+		LWLockAcquire(lock, LW_EXCLUSIVE);
+		fc_policy_age_seen(&seen[aged.set]);
+		LWLockRelease(lock);
+	}
+	if (aged.regions)
+		fc_policy_age_regions(regions, region_sets);
 }
 
 void
 fc_ghosts_forget(void)
 {
-	Size		per_partition = (Size) sets_per_partition * FC_GHOST_WAYS;
+	Size		per_partition = sets_per_partition;
 
 	Assert(fc_directory_is_mine() && !fc_directory_locked());
+	fc_victims_forget();
 	if (!fc_dir->ghosts_used)
 		return;
 	for (uint32 p = 0; p < FC_PARTITIONS; p++)
 	{
 		LWLockAcquire(&fc_dir_locks[p].lock, LW_EXCLUSIVE);
-		memset(&ghosts[p * per_partition], 0, per_partition * sizeof(uint16));
+		memset(&seen[p * per_partition], 0, per_partition * sizeof(FcSeenSet));
 		LWLockRelease(&fc_dir_locks[p].lock);
 	}
+	memset(regions, 0, region_sets * sizeof(FcRegionSet));
+	memset(&fc_dir->age, 0, sizeof(fc_dir->age));
 	fc_dir->ghosts_used = false;
 }

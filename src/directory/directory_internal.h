@@ -24,12 +24,12 @@
 
 #define FC_PARTITIONS 64
 
-/* word: | version: 27 | kept: 1 | state: 2 | reference count: 2 | */
-#define FC_COUNT_MASK 0x3u
-#define FC_STATE_SHIFT 2
-#define FC_STATE_MASK 0xCu
-#define FC_KEPT_BIT 0x10u		/* linked, and of a file with the policy keep */
-#define FC_VERSION_SHIFT 5
+/* word: | version: 26 | kept: 1 | state: 2 | number of evictions and hits: 3 | */
+#define FC_COUNT_MASK 0x7u
+#define FC_STATE_SHIFT 3
+#define FC_STATE_MASK 0x18u
+#define FC_KEPT_BIT 0x20u		/* linked, and of a file with the policy keep */
+#define FC_VERSION_SHIFT 6
 
 /* What may change of a slot that stays linked. */
 #define FC_UNSTABLE_BITS (FC_COUNT_MASK | FC_KEPT_BIT)
@@ -42,7 +42,7 @@ typedef enum FcSlotState
 	FC_SLOT_RETIRED,			/* gave wrong content once */
 } FcSlotState;
 
-StaticAssertDecl(FC_COUNT_MASK >= FC_REFCOUNT_MAX, "reference count does not fit");
+StaticAssertDecl(FC_COUNT_MASK >= FC_COUNT_MAX, "the number does not fit");
 
 /* 0, or a slot's number plus 1. */
 typedef uint32 FcLink;
@@ -74,6 +74,9 @@ typedef struct FcDirectory
 	pg_atomic_uint32 kept;		/* of these; the same */
 	char		pad2[PG_CACHE_LINE_SIZE];
 	FcSlotNo	hand;			/* these change nobody but the writer */
+	FcAge		age;
+	pg_atomic_uint32 admission; /* FcAdmission in force; who invalidates reads
+								 * it: no order needed */
 	bool		ghosts_used;
 	bool		restored;		/* entries were, in this run; all read it */
 	pg_atomic_uint32 reached;	/* slots from here on were never in use; views
@@ -239,14 +242,35 @@ extern bool fc_generations_moved(uint64 hash, const FcGuard *guard);
 extern Size fc_ghosts_size(uint32 slots);
 extern void fc_ghosts_init(void *memory, uint32 slots);
 
-/* Caller holds the partition's lock exclusively. */
-extern void fc_ghosts_remember(uint64 hash);
+/*
+ * Caller of these three holds the partition's lock exclusively.  A page was
+ * evicted, or taken off flash: so much is added to its number.
+ */
+extern void fc_ghosts_remember(uint64 hash, uint32 add);
 
-/* The same.  fc_policy_admit() for this page, which it remembers. */
-extern bool fc_ghosts_admit(uint64 hash, FcAdmission mode);
+/* Where it was seen before (-1: not), and its number. */
+extern int	fc_ghosts_seen(uint64 hash, uint32 *count);
+
+/* It gets a slot: its number for there.  0 where numbers do not decide. */
+extern uint32 fc_ghosts_take(uint64 hash);
+
+/* Writer only: a page of that region is offered. */
+extern void fc_ghosts_note_offer(uint64 region);
+
+/* Writer only: the number of a region. */
+extern uint32 fc_regions_worth(uint64 region);
 
 /* Writer only: forgets all. */
 extern void fc_ghosts_forget(void);
+
+/* ---- directory_victims.c: which slots pages that are wanted get (writer process only) ---- */
+
+/* What decides; any process may ask. */
+extern FcAdmission fc_admission_now(void);
+
+/* The next slot to be reserved where numbers decide, or FC_NO_SLOT. */
+extern FcSlotNo fc_victims_next(int keep_percent);
+extern void fc_victims_forget(void);
 
 /* ---- directory_marks.c: how pages that were not hit yet came to flash ---- */
 
@@ -277,8 +301,11 @@ extern void fc_keep_taken(FcSlotNo slot);
  */
 extern void fc_take_slot(FcEntry *e, FcSlotState state);
 
-/* Links a slot.  Caller holds the partition's lock exclusively. */
-extern void fc_link_entry(FcEntry *e, const FcTag *tag, uint64 hash, uint32 crc, uint32 epoch);
+/* Links a slot, with that number.  Caller holds the partition's lock exclusively. */
+extern void fc_link_entry(FcEntry *e, const FcTag *tag, uint64 hash, uint32 crc, uint32 epoch, uint32 count);
+
+/* Does the policy of its file keep the entry from being evicted? */
+extern bool fc_is_kept(uint32 word, const FcEntry *e, int keep_percent);
 
 /* Unlinks a slot in use, unless somebody else is faster. */
 extern void fc_free_used(FcSlotNo slot, FcCounter why);

@@ -191,7 +191,7 @@ fc_directory_restore(FcSlotNo slot, const FcRecord *record, bool instead, FcSlot
 		if (slot >= fc_reached())
 			pg_atomic_write_u32(&fc_dir->reached, slot + 1);
 		fc_dir->restored = true;
-		fc_link_entry(e, &record->tag, hash, record->crc, fc_breaks("K3-epoch") ? fc_epoch_now() : FC_START_32);
+		fc_link_entry(e, &record->tag, hash, record->crc, fc_breaks("K3-epoch") ? fc_epoch_now() : FC_START_32, 0);
 	}
 	LWLockRelease(lock);
 	return result;

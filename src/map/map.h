@@ -23,7 +23,7 @@
 #define FC_MAP_BLOCKS 8192
 #define FC_MAP_BYTES (FC_MAP_BLOCKS / 8)
 
-/* References to a page, as the directory counts them: 0 to 3. */
+/* How often a page was wanted lately, as the directory counts: 0, if it was not hit on flash, to 3 and more. */
 #define FC_MAP_HEATS 4
 
 typedef struct FcMapRow

@@ -57,7 +57,7 @@ put_page(Tuplesortstate *sort, const FcPageInfo *page)
 	key.word[1] = pg_hton32(page->tag.spc);
 	key.word[2] = pg_hton32(page->tag.rel);
 	key.word[3] = pg_hton32(page->tag.blk);
-	key.heat = (uint8) Min(page->refcount, FC_MAP_HEATS - 1);
+	key.heat = page->hit ? (uint8) Min(page->refcount, FC_MAP_HEATS - 1) : 0;
 	tuplesort_putdatum(sort, PointerGetDatum(&key), false);
 }
 

@@ -37,6 +37,7 @@
 
 #include "bufscan.h"
 #include "cache/cache.h"
+#include "cache/cache_looked.h"
 #include "compat.h"
 #include "directory/directory.h"
 #include "failpoint.h"
@@ -686,9 +687,16 @@ look_at(uint64 position)
 {
 	uint32		frame = position % fc_bufscan_frames();
 	FcTag		tag;
-	FcPeek		peek = fc_bufscan_peek(frame, &tag);
+	int			usage;
+	FcPeek		peek = fc_bufscan_look(frame, &tag, &usage);
 
 	Assert(nlater >= 0 && nlater <= MAX_LATER);
+	if (peek == FC_PEEK_NO)
+		fc_looked_no(frame);
+	else if (peek == FC_PEEK_LATER || usage > 0)
+		fc_looked_has(frame, &tag);
+	if (usage > 0)
+		return;					/* somebody uses it */
 	if (peek == FC_PEEK_CANDIDATE && fc_cache_fill_from_pool(frame, &tag) == FC_FILL_LATER)
 		peek = FC_PEEK_LATER;
 	if (peek == FC_PEEK_LATER && nlater < MAX_LATER)
@@ -765,6 +773,7 @@ scan(void)
 		 */
 		if (last_hand != 0)
 			fc_count_n(useful ? FC_SKIP_OVERLOADED : FC_SKIP_NOT_USEFUL, Min(hand - scanned_to, allocations));
+		fc_looked_passed(scanned_to, hand);
 		scanned_to = hand;
 	}
 	end = hand + (uint64) window;

@@ -18,6 +18,7 @@ from treecheck import Change, main
 MODULES: dict[str, int] = {
     "pg_flashcache": 7,
     "sql_advice": 7,
+    "sql_admission": 7,
     "sql_functions": 7,
     "sql_bypass": 7,
     "sql_extents": 7,
@@ -40,6 +41,7 @@ MODULES: dict[str, int] = {
     "warm": 3,
     "advice": 3,
     "directory": 2,
+    "admission": 2,
     "store": 2,
     "bufscan": 2,
     "handoff": 2,

@@ -16,6 +16,7 @@
 #include "port/atomics.h"
 #include "rules/rules.h"
 #include "stats/stats.h"
+#include "stats/stats_relation.h"
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
 #include "utils/timestamp.h"
@@ -33,6 +34,11 @@ int			MyProcPid = 0;
 
 void
 fc_stats_choose_stripe(void)
+{
+}
+
+void
+fc_count_old_relation(FcRel rel, FcRelCounter counter, uint64 n)
 {
 }
 
@@ -178,6 +184,33 @@ write_pages(const char *what, uint32 first)
 	printf("invalidation of a page, %s: %.0f ns\n", what, (now_s() - begin) / TIMES * 1e9);
 }
 
+/* Pages that are evicted from the buffer pool, not on flash; one in 16 is wanted, and what is promised is reserved. */
+static void
+offer_pages(FcAdmission mode, uint32 first)
+{
+	double		begin = now_s();
+	uint32		wanted = 0;
+	FcSlotNo	slots[64];
+
+	fc_directory_set_admission(mode);
+	for (uint32 i = 0; i < TIMES; i++)
+	{
+		FcTag		tag = tag_of(first + i * 7919u % TIMES);
+		uint64		hash = fc_directory_hash(&tag);
+
+		if (fc_directory_offer(&tag, hash, fc_directory_region(&tag), i % 16 == 0, FC_LOOKED_NOT, 80) == FC_OFFER_WANTED &&
+			++wanted == 64)
+		{
+			uint32		n = fc_directory_reserve(wanted, 80, slots);
+
+			while (n > 0)
+				fc_directory_release(slots[--n]);
+			wanted = 0;
+		}
+	}
+	printf("offer of a page, %s: %.0f ns\n", fc_policy_admission_name(mode), (now_s() - begin) / TIMES * 1e9);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -207,5 +240,7 @@ main(int argc, char **argv)
 	sweep("100 relations of 128 MB dead");
 	write_pages("not on flash", slots + RELATION_PAGES);
 	write_pages("on flash", 100 * RELATION_PAGES);
+	for (int i = 0; i < FC_CANDIDATES; i++)
+		offer_pages(fc_policy_candidates[i], slots + RELATION_PAGES);
 	return 0;
 }

@@ -1,13 +1,13 @@
 /*
  * test_miniature.c
- *	  advice/miniature.c: exact answers, and against plain models of the same.
+ *	  admission/miniature.c: exact answers, and against plain models of the same.
  */
 #include "check.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "advice/miniature.h"
+#include "admission/miniature.h"
 
 /* Evenly distributed keys, none of which is 0. */
 static uint64_t
@@ -16,6 +16,13 @@ key(uint64_t n)
 	n = (n + 1) * UINT64_C(0x9e3779b97f4a7c15);
 	n = (n ^ (n >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
 	return n ^ (n >> 27);
+}
+
+/* Eight pages each. */
+static uint64_t
+region_of(uint64_t n)
+{
+	return key(n >> 61);
 }
 
 static uint32_t
@@ -51,31 +58,57 @@ flash(void)
 	FcMiniature mini = miniature(4);
 
 	check(!fc_miniature_read(&mini, key(1)), "nothing is there at first");
-	check(fc_miniature_offer(&mini, key(1), FC_ADMIT_ALL), "all: a page is written");
+	check(fc_miniature_offer(&mini, key(1), region_of(key(1)), FC_ADMIT_ALL), "all: a page is written");
 	check(fc_miniature_read(&mini, key(1)), "and is there");
-	check(!fc_miniature_offer(&mini, key(1), FC_ADMIT_ALL), "a page that is there is not written again");
+	check(!fc_miniature_offer(&mini, key(1), region_of(key(1)), FC_ADMIT_ALL), "a page that is there is not written again");
 	for (int i = 2; i <= 4; i++)
-		fc_miniature_offer(&mini, key(i), FC_ADMIT_ALL);
+		fc_miniature_offer(&mini, key(i), region_of(key(i)), FC_ADMIT_ALL);
 	check(mini.used == 4, "four slots are used");
-	check(fc_miniature_offer(&mini, key(5), FC_ADMIT_ALL), "a fifth page is written");
+	check(fc_miniature_offer(&mini, key(5), region_of(key(5)), FC_ADMIT_ALL), "a fifth page is written");
 	check(mini.used == 4, "four slots are used still");
 	check(fc_miniature_read(&mini, key(1)), "the page that was hit is passed over");
 	check(!fc_miniature_read(&mini, key(2)), "the next one goes");
-	fc_miniature_forget(&mini, key(1));
+	fc_miniature_forget(&mini, key(1), FC_ADMIT_ALL);
 	check(mini.used == 3 && !fc_miniature_read(&mini, key(1)), "a page that was written is gone");
-	fc_miniature_forget(&mini, key(1));
+	fc_miniature_forget(&mini, key(1), FC_ADMIT_ALL);
 	check(mini.used == 3, "once");
 
 	mini = miniature(4);
-	check(!fc_miniature_offer(&mini, key(1), FC_ADMIT_REUSE), "reuse: a new page is refused");
-	check(fc_miniature_offer(&mini, key(1), FC_ADMIT_REUSE), "reuse: the second time it is written");
-	fc_miniature_forget(&mini, key(1));
-	check(fc_miniature_offer(&mini, key(1), FC_ADMIT_REUSE), "reuse: so is a page that was there and was changed");
+	check(!fc_miniature_offer(&mini, key(1), region_of(key(1)), FC_ADMIT_REUSE), "reuse: a new page is refused");
+	check(fc_miniature_offer(&mini, key(1), region_of(key(1)), FC_ADMIT_REUSE), "reuse: the second time it is written");
+	fc_miniature_forget(&mini, key(1), FC_ADMIT_REUSE);
+	check(fc_miniature_offer(&mini, key(1), region_of(key(1)), FC_ADMIT_REUSE), "reuse: so is a page that was there and was changed");
 
 	mini = miniature(1);
-	check(fc_miniature_offer(&mini, key(1), FC_ADMIT_ALL) && fc_miniature_read(&mini, key(1)), "one slot will do");
-	check(fc_miniature_offer(&mini, key(2), FC_ADMIT_ALL) && !fc_miniature_read(&mini, key(1)) &&
+	check(fc_miniature_offer(&mini, key(1), region_of(key(1)), FC_ADMIT_ALL) && fc_miniature_read(&mini, key(1)), "one slot will do");
+	check(fc_miniature_offer(&mini, key(2), region_of(key(2)), FC_ADMIT_ALL) && !fc_miniature_read(&mini, key(1)) &&
 		  fc_miniature_read(&mini, key(2)), "and is taken in turn");
+}
+
+/* By numbers: who has a slot keeps it until somebody is worth two more. */
+static void
+numbers(void)
+{
+	FcMiniature mini = miniature(2);
+
+	check(fc_miniature_offer(&mini, key(1), 1, FC_ADMIT_PAGE) && fc_miniature_offer(&mini, key(2), 1, FC_ADMIT_PAGE), "page: free slots are taken");
+	check(mini.count[0] == 1 && mini.count[1] == 1, "page: an eviction each");
+	check(fc_miniature_read(&mini, key(1)) && mini.count[0] == 2, "page: a hit counts");
+	check(!fc_miniature_offer(&mini, key(3), 1, FC_ADMIT_PAGE) && !fc_miniature_offer(&mini, key(3), 1, FC_ADMIT_PAGE),
+		  "page: another one is refused twice");
+	check(fc_miniature_offer(&mini, key(3), 1, FC_ADMIT_PAGE), "page: the third time it is written");
+	check(!fc_miniature_read(&mini, key(2)) && fc_miniature_read(&mini, key(1)) && fc_miniature_read(&mini, key(3)),
+		  "page: in the place of the one that is worth least");
+	fc_miniature_forget(&mini, key(1), FC_ADMIT_PAGE);
+	check(fc_miniature_offer(&mini, key(1), 1, FC_ADMIT_PAGE) && mini.count[0] == 4, "page: one that was changed has kept its number");
+
+	mini = miniature(2);
+	for (int i = 0; i < 5; i++)
+		(void) fc_miniature_offer(&mini, key(1 + i % 2), 1, FC_ADMIT_REGION);
+	check(mini.used == 2 && !fc_miniature_offer(&mini, key(3), 2, FC_ADMIT_REGION), "region: a new one is refused");
+	for (int i = 0; i < 5; i++)
+		check(!fc_miniature_offer(&mini, key(4 + i), 2, FC_ADMIT_REGION), "region: as long as it is worth less");
+	check(fc_miniature_offer(&mini, key(3), 2, FC_ADMIT_REGION), "region: and taken when its neighbours are worth more");
 }
 
 static void
@@ -221,7 +254,7 @@ frames_model(void)
 
 /* Whatever is done: as many keys as are used, each found. */
 static void
-consistent(void)
+consistent(FcAdmission mode)
 {
 	FcMiniature mini = miniature(50);
 	int			wrong = 0;
@@ -234,15 +267,15 @@ consistent(void)
 		switch (dice() % 4)
 		{
 			case 0:
-				fc_miniature_forget(&mini, k);
+				fc_miniature_forget(&mini, k, mode);
 				wrong += fc_miniature_read(&mini, k);
 				break;
 			case 1:
-				wrong += fc_miniature_offer(&mini, k, FC_ADMIT_ALL) == there;
+				wrong += fc_miniature_offer(&mini, k, region_of(k), FC_ADMIT_ALL) == there;
 				wrong += !fc_miniature_read(&mini, k);
 				break;
 			default:
-				if (fc_miniature_offer(&mini, k, FC_ADMIT_AUTO))
+				if (fc_miniature_offer(&mini, k, region_of(k), mode))
 					wrong += there || !fc_miniature_read(&mini, k);
 		}
 		if (step % 1000 == 0)
@@ -255,12 +288,12 @@ consistent(void)
 			wrong += keys != mini.used;
 		}
 	}
-	check(wrong == 0, "a miniature stays consistent, 100,000 times");
+	check(wrong == 0, "a miniature stays consistent, 100,000 times, whatever decides");
 }
 
 /* A cache of a tenth of the slots with a tenth of the pages: the same share of hits. */
 static double
-hit_ratio(uint32_t slots, uint32_t one_in)
+hit_ratio(FcAdmission mode, uint32_t slots, uint32_t one_in)
 {
 	FcMiniature mini = miniature(slots / one_in);
 	uint64_t	reads = 0;
@@ -278,21 +311,22 @@ hit_ratio(uint32_t slots, uint32_t one_in)
 		if (fc_miniature_read(&mini, k))
 			hits++;
 		else
-			fc_miniature_offer(&mini, k, FC_ADMIT_AUTO);
+			fc_miniature_offer(&mini, k, region_of(k), mode);
 	}
 	return (double) hits / reads;
 }
 
 static void
-small(void)
+small(FcAdmission mode)
 {
 	for (uint32_t slots = 10000; slots <= 40000; slots *= 2)
 	{
-		double		whole = hit_ratio(slots, 1);
-		double		part = hit_ratio(slots, 10);
+		double		whole = hit_ratio(mode, slots, 1);
+		double		part = hit_ratio(mode, slots, 10);
 		char		what[100];
 
-		snprintf(what, sizeof(what), "%u slots: a tenth of them tells the hit ratio to two points (%.3f, %.3f)", slots, whole, part);
+		snprintf(what, sizeof(what), "%s, %u slots: a tenth of them tells the hit ratio to two points (%.3f, %.3f)",
+				 fc_policy_admission_name(mode), slots, whole, part);
 		check(whole - part < 0.02 && part - whole < 0.02, what);
 	}
 }
@@ -305,7 +339,13 @@ main(void)
 	queue_model();
 	frames();
 	frames_model();
-	consistent();
-	small();
+	for (int i = 0; i < FC_CANDIDATES; i++)
+	{
+		consistent(fc_policy_candidates[i]);
+		/* regions are told by all of their pages */
+		if (fc_policy_candidates[i] != FC_ADMIT_REGION)
+			small(fc_policy_candidates[i]);
+	}
+	numbers();
 	return done();
 }

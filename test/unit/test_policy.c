@@ -11,43 +11,6 @@
 #define SECOND UINT64_C(1000000000)
 
 static void
-admission(void)
-{
-	uint16_t	set[FC_GHOST_WAYS] = {0};
-
-	check(fc_policy_admit(FC_ADMIT_ALL, 100, 100, set, 7), "all: admits into a full cache");
-	check(set[0] == 7, "all: remembers it all the same");
-	memset(set, 0, sizeof(set));
-
-	/* 80% of 100 slots */
-	check(fc_policy_admit(FC_ADMIT_AUTO, 0, 100, set, 7), "auto: admits into an empty cache");
-	check(fc_policy_admit(FC_ADMIT_AUTO, 79, 100, set, 7), "auto: admits below 80%");
-	check(set[0] == 7 && set[1] == 0, "auto: and remembers it, once");
-	memset(set, 0, sizeof(set));
-	check(!fc_policy_admit(FC_ADMIT_AUTO, 80, 100, set, 7), "auto: from 80% on a new page is refused");
-	check(set[0] == 7, "auto: and remembered");
-	check(fc_policy_admit(FC_ADMIT_AUTO, 80, 100, set, 7), "auto: the second time it is admitted");
-	check(set[0] == 7 && set[1] == 0, "auto: and stays remembered, once");
-	check(fc_policy_admit(FC_ADMIT_AUTO, 100, 100, set, 7), "auto: also the third time");
-
-	/* no rounding: 80% of 64 are 51.2 */
-	memset(set, 0, sizeof(set));
-	check(fc_policy_admit(FC_ADMIT_AUTO, 51, 64, set, 7), "auto: 51 of 64 are below 80%");
-	check(!fc_policy_admit(FC_ADMIT_AUTO, 52, 64, set, 8), "auto: 52 of 64 are not");
-	memset(set, 0, sizeof(set));
-	check(fc_policy_admit(FC_ADMIT_AUTO, UINT64_C(1717986917), UINT64_C(2147483647), set, 7),
-		  "auto: no overflow just below 80% of the largest cache");
-	check(!fc_policy_admit(FC_ADMIT_AUTO, UINT64_C(1717986918), UINT64_C(2147483647), set, 8),
-		  "auto: no overflow just above it");
-
-	memset(set, 0, sizeof(set));
-	check(!fc_policy_admit(FC_ADMIT_REUSE, 0, 100, set, 7), "reuse: refuses a new page even when empty");
-	check(fc_policy_admit(FC_ADMIT_REUSE, 0, 100, set, 7), "reuse: admits it the second time");
-	fc_policy_remember(set, 9);
-	check(fc_policy_admit(FC_ADMIT_REUSE, 100, 100, set, 9), "reuse: admits what was remembered");
-}
-
-static void
 keeping(void)
 {
 	check(fc_policy_keeps(1, 100, 1), "keep: up to the limit");
@@ -58,41 +21,6 @@ keeping(void)
 	check(fc_policy_keeps(51, 64, 80), "keep: 51 of 64 are below 80%");
 	check(!fc_policy_keeps(52, 64, 80), "keep: 52 of 64 are not");
 	check(fc_policy_keeps(UINT64_C(2147483647), UINT64_C(2147483647), 100), "keep: no overflow");
-}
-
-static void
-ghosts(void)
-{
-	uint16_t	set[FC_GHOST_WAYS] = {0};
-	const uint16_t full[FC_GHOST_WAYS] = {8, 7, 6, 5, 4, 3, 2, 1};
-	const uint16_t pushed[FC_GHOST_WAYS] = {9, 8, 7, 6, 5, 4, 3, 2};
-	const uint16_t again[FC_GHOST_WAYS] = {4, 9, 8, 7, 6, 5, 3, 2};
-	const uint16_t taken[FC_GHOST_WAYS] = {7, 4, 9, 8, 6, 5, 3, 2};
-
-	for (uint16_t f = 1; f <= 8; f++)
-		fc_policy_remember(set, f);
-	check(memcmp(set, full, sizeof(set)) == 0, "ghosts: the youngest is first");
-	fc_policy_remember(set, 9);
-	check(memcmp(set, pushed, sizeof(set)) == 0, "ghosts: a ninth pushes the oldest out");
-	check(!fc_policy_admit(FC_ADMIT_REUSE, 0, 1, set, 1), "ghosts: which is refused then");
-
-	memcpy(set, pushed, sizeof(set));
-	check(fc_policy_remember(set, 2), "ghosts: the oldest is still known");
-	memcpy(set, pushed, sizeof(set));
-	check(fc_policy_remember(set, 4), "ghosts: one that is there is known");
-	check(memcmp(set, again, sizeof(set)) == 0, "ghosts: one that is there becomes the youngest, once");
-	check(fc_policy_admit(FC_ADMIT_REUSE, 0, 1, set, 7), "ghosts: one from the middle is admitted");
-	check(memcmp(set, taken, sizeof(set)) == 0, "ghosts: and becomes the youngest, the order of the others stays");
-}
-
-static void
-hand(void)
-{
-	check(fc_policy_hand_limit(64, 1) == 256, "hand: at most four laps of a small cache");
-	check(fc_policy_hand_limit(64, 64) == 256, "hand: however many are wanted");
-	check(fc_policy_hand_limit(1000000, 1) == 8256, "hand: 8192 and 64 for each slot wanted in a large one");
-	check(fc_policy_hand_limit(1000000, 64) == 12288, "hand: also for a batch");
-	check(fc_policy_hand_limit(0x7fffffff, 64) == 12288, "hand: no overflow with the largest cache");
 }
 
 static void
@@ -497,10 +425,7 @@ extents(void)
 int
 main(void)
 {
-	admission();
 	keeping();
-	ghosts();
-	hand();
 	budget();
 	streams();
 	ahead();

@@ -26,7 +26,7 @@ SELECT obj_description('pg_stat_flashcache_session'::regclass);
 SELECT count(*) = count(DISTINCT slot) AS distinct_slots,
   count(*) = count(DISTINCT (reltablespace, reldatabase, relfilenode, relblocknumber)) AS distinct_pages,
   bool_and(slot < (SELECT slots FROM pg_stat_flashcache)) AS in_range,
-  bool_and(refcount BETWEEN 0 AND 3) AS refcount
+  bool_and(refcount BETWEEN 0 AND 7) AS refcount
 FROM pg_flashcache_pages;
 -- what the extension owns
 SELECT pg_describe_object(classid, objid, 0) AS object FROM pg_depend

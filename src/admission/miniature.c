@@ -1,15 +1,16 @@
 /*-------------------------------------------------------------------------
  *
- * advice/miniature.c
+ * admission/miniature.c
  *	  See miniature.h.
  *
  * Copyright (c) 2026, the pg_flashcache developers
  *
  *-------------------------------------------------------------------------
  */
-#include "advice/miniature.h"
+#include "admission/miniature.h"
 
 #include <assert.h>
+#include <string.h>
 
 #define NONE UINT32_MAX
 
@@ -85,48 +86,80 @@ discard(FcKeys *keys, uint32_t slot)
 
 /* ---- the flash cache ---- */
 
-static uint32_t
-ghost_sets_for(uint32_t slots)
+static size_t
+aligned(size_t size)
 {
-	uint32_t	sets = slots / 2 / FC_GHOST_WAYS;
+	return (size + 7) / 8 * 8;
+}
 
-	return sets > 0 ? sets : 1;
+size_t
+fc_miniature_size_of(uint32_t slots, uint32_t seen)
+{
+	return aligned(keys_size(slots)) + slots * sizeof(uint64_t) +
+		aligned(fc_policy_seen_sets(seen) * sizeof(FcSeenSet)) +
+		aligned(fc_policy_region_sets(slots) * sizeof(FcRegionSet)) + aligned(slots);
+}
+
+void
+fc_miniature_init_of(FcMiniature *mini, uint32_t slots, uint32_t seen, void *memory)
+{
+	char	   *at = memory;
+
+	assert(slots > 0);
+	(void) keys_init(&mini->keys, slots, at);
+	at += aligned(keys_size(slots));
+	mini->region = (uint64_t *) at;
+	at += slots * sizeof(uint64_t);
+	mini->seen_sets = fc_policy_seen_sets(seen);
+	mini->seen = (FcSeenSet *) at;
+	at += aligned(mini->seen_sets * sizeof(FcSeenSet));
+	mini->region_sets = fc_policy_region_sets(slots);
+	mini->regions = (FcRegionSet *) at;
+	at += aligned(mini->region_sets * sizeof(FcRegionSet));
+	mini->count = (uint8_t *) at;
+	mini->used = 0;
+	mini->hand = 0;
+	memset(&mini->age, 0, sizeof(mini->age));
+	mini->planned = 0;
+	mini->tries = 0;
 }
 
 size_t
 fc_miniature_size(uint32_t slots)
 {
-	size_t		size = keys_size(slots) + (size_t) ghost_sets_for(slots) * FC_GHOST_WAYS * sizeof(uint16_t) + slots;
-
-	return (size + 7) / 8 * 8;
+	return fc_miniature_size_of(slots, slots);
 }
 
 void
 fc_miniature_init(FcMiniature *mini, uint32_t slots, void *memory)
 {
-	assert(slots > 0);
-	mini->ghosts = (uint16_t *) keys_init(&mini->keys, slots, memory);
-	mini->ghost_sets = ghost_sets_for(slots);
-	mini->count = (uint8_t *) (mini->ghosts + (size_t) mini->ghost_sets * FC_GHOST_WAYS);
-	mini->used = 0;
-	mini->hand = 0;
+	fc_miniature_init_of(mini, slots, slots, memory);
 }
 
-static uint16_t *
-ghosts_of(const FcMiniature *mini, uint64_t key)
+static FcSeenSet *
+seen_set(const FcMiniature *mini, uint64_t key)
 {
 	uint64_t	part = (key >> 16) & UINT32_MAX;
 
-	return &mini->ghosts[(part * mini->ghost_sets >> 32) * FC_GHOST_WAYS];
+	return &mini->seen[part * mini->seen_sets >> 32];
 }
 
-/* 0 is an empty way. */
-static uint16_t
-fingerprint_of(uint64_t key)
+static FcRegionSet *
+region_set(const FcMiniature *mini, uint64_t region)
 {
-	uint16_t	fingerprint = (uint16_t) key;
+	return &mini->regions[(region >> 32) * mini->region_sets >> 32];
+}
 
-	return fingerprint != 0 ? fingerprint : 1;
+static uint16_t
+region_print(uint64_t region)
+{
+	return (uint16_t) region != 0 ? (uint16_t) region : 1;
+}
+
+static uint32_t
+region_worth(const FcMiniature *mini, uint64_t region)
+{
+	return fc_policy_region(region_set(mini, region), region_print(region));
 }
 
 bool
@@ -136,64 +169,150 @@ fc_miniature_read(FcMiniature *mini, uint64_t key)
 
 	if (slot == NONE)
 		return false;
-	if (mini->count[slot] < FC_REFCOUNT_MAX)
+	if (mini->count[slot] < FC_COUNT_MAX)
 		mini->count[slot]++;
 	return true;
 }
 
-/* The hand finds a slot; what is there goes. */
+/* ---- replacement ---- */
+
 static uint32_t
-reserve(FcMiniature *mini)
+turn(FcMiniature *mini)
+{
+	uint32_t	slot = mini->hand;
+
+	mini->hand = slot + 1 < mini->keys.slots ? slot + 1 : 0;
+	return slot;
+}
+
+static FcVictim
+victim_at(const FcMiniature *mini, uint32_t slot, FcAdmission mode)
+{
+	FcVictim	victim = {mini->keys.key[slot] == 0, mini->count[slot] == 0, mini->count[slot]};
+
+	if (mode == FC_ADMIT_REGION)
+		victim.worth = region_worth(mini, mini->region[slot]);
+	return victim;
+}
+
+/* The least of the next slots: kept until it is taken, or was refused too often. */
+static FcVictim
+plan(FcMiniature *mini, FcAdmission mode)
+{
+	FcVictim	best = {false, false, UINT32_MAX};
+
+	if (mini->planned != 0 && mini->tries++ < FC_VICTIM_TRIES)
+		return victim_at(mini, mini->planned - 1, mode);
+	for (int i = 0; i < FC_VICTIM_LOOK && !best.free; i++)
+	{
+		uint32_t	slot = turn(mini);
+		FcVictim	victim = victim_at(mini, slot, mode);
+
+		if (i == 0 || fc_policy_is_worse(&victim, &best))
+		{
+			best = victim;
+			mini->planned = slot + 1;
+		}
+	}
+	mini->tries = 0;
+	return best;
+}
+
+/* The hand finds a slot. */
+static uint32_t
+clock_slot(FcMiniature *mini)
 {
 	uint32_t	limit = fc_policy_hand_limit(mini->keys.slots, 1);
 
 	for (uint32_t passed = 1;; passed++)
 	{
-		uint32_t	slot = mini->hand;
+		uint32_t	slot = turn(mini);
 
-		mini->hand = slot + 1 < mini->keys.slots ? slot + 1 : 0;
-		if (mini->keys.key[slot] == 0)
+		if (mini->keys.key[slot] == 0 || mini->count[slot] == 0 || passed >= limit)
 			return slot;
-		if (mini->count[slot] == 0 || passed >= limit)
-		{
-			discard(&mini->keys, slot);
-			mini->used--;
-			return slot;
-		}
-		mini->count[slot]--;
+		mini->count[slot] = fc_policy_lowered(mini->count[slot]);
 	}
 }
 
-bool
-fc_miniature_offer(FcMiniature *mini, uint64_t key, FcAdmission mode)
+/* Takes the page off the slot; it is remembered by its number. */
+static void
+release(FcMiniature *mini, uint32_t slot, FcAdmission mode)
 {
-	uint16_t   *set = ghosts_of(mini, key);
-	uint32_t	slot;
+	uint64_t	key = mini->keys.key[slot];
 
+	if (key == 0)
+		return;
+	if (fc_policy_by_number(mode))
+		fc_policy_remember(mode, seen_set(mini, key), fc_policy_fingerprint((uint16_t) key), mini->count[slot]);
+	discard(&mini->keys, slot);
+	mini->used--;
+}
+
+/* ---- what is offered ---- */
+
+static void
+age(FcMiniature *mini, FcAdmission mode)
+{
+	FcAged		aged = fc_policy_age(&mini->age, mini->keys.slots, mini->seen_sets);
+
+	/* elsewhere the hand lowers them */
+	if (aged.slot >= 0 && fc_policy_by_number(mode))
+		mini->count[aged.slot] /= 2;
+	if (aged.set >= 0)
+		fc_policy_age_seen(&mini->seen[aged.set]);
+	if (aged.regions)
+		fc_policy_age_regions(mini->regions, mini->region_sets);
+}
+
+bool
+fc_miniature_offer(FcMiniature *mini, uint64_t key, uint64_t region, FcAdmission mode)
+{
+	FcSeenSet  *set = seen_set(mini, key);
+	uint16_t	fingerprint = fc_policy_fingerprint((uint16_t) key);
+	FcVictim	victim = {false, false, 0};
+	uint32_t	worth;
+	int			seen;
+	uint32_t	slot;
+	uint8_t		count;
+
+	age(mini, mode);
+	fc_policy_note_region(region_set(mini, region), region_print(region));
 	if (find(&mini->keys, key) != NONE)
 	{
-		(void) fc_policy_remember(set, fingerprint_of(key));
+		if (!fc_policy_by_number(mode))
+			fc_policy_remember(mode, set, fingerprint, 0);
 		return false;
 	}
-	if (!fc_policy_admit(mode, mini->used, mini->keys.slots, set, fingerprint_of(key)))
+	seen = fc_policy_seen(set, fingerprint);
+	fc_policy_remember(mode, set, fingerprint, 1);
+	worth = mode == FC_ADMIT_REGION ? region_worth(mini, region) : fc_policy_seen_count(set, fingerprint);
+	if (fc_policy_by_number(mode))
+		victim = plan(mini, mode);
+	if (!fc_policy_admit(mode, fc_policy_filling(mini->used, mini->keys.slots), seen, worth, &victim))
 		return false;
-	slot = reserve(mini);
+	slot = fc_policy_by_number(mode) ? mini->planned - 1 : clock_slot(mini);
+	mini->planned = 0;
+	count = (uint8_t) fc_policy_seen_count(set, fingerprint);
+	release(mini, slot, mode);
 	insert(&mini->keys, slot, key);
-	mini->count[slot] = 0;
+	mini->region[slot] = region;
+	mini->count[slot] = fc_policy_by_number(mode) ? count : 0;
+	if (fc_policy_by_number(mode))
+		fc_policy_forget(set, fingerprint);
 	mini->used++;
 	return true;
 }
 
 void
-fc_miniature_forget(FcMiniature *mini, uint64_t key)
+fc_miniature_forget(FcMiniature *mini, uint64_t key, FcAdmission mode)
 {
 	uint32_t	slot = find(&mini->keys, key);
 
 	if (slot == NONE)
 		return;
+	fc_policy_remember(mode, seen_set(mini, key), fc_policy_fingerprint((uint16_t) key), mini->count[slot]);
 	discard(&mini->keys, slot);
 	mini->used--;
-	(void) fc_policy_remember(ghosts_of(mini, key), fingerprint_of(key));
 }
 
 /* ---- a larger buffer pool ---- */

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * advice/miniature.h
+ * admission/miniature.h
  *	  Caches in miniature: pure functions.
  *
  * A cache of a thousand slots that is given one page in a thousand behaves as
@@ -10,8 +10,9 @@
  * using Miniature Simulations, USENIX ATC 2017.)
  *
  * Three kinds.  A *miniature* is the flash cache: admission and replacement
- * are policy.c's, as in the directory: a ghost of half the slots, a hand, a
- * reference count of two bits.  A *queue* holds the keys that were put in
+ * are policy_admission.c's, as in the directory, with what is remembered for
+ * each slot.  Where regions are to be told apart, they must be in the sample as
+ * a whole, or not at all.  A *queue* holds the keys that were put in
  * last; as a cache in which a hit takes the key out, and into which goes what
  * the buffer pool evicts, it is what a larger buffer pool would have.
  * *Frames* are the buffer pool itself: which page of the sample is in which
@@ -28,7 +29,7 @@
 #ifndef FC_MINIATURE_H
 #define FC_MINIATURE_H
 
-#include "policy.h"
+#include "policy_admission.h"
 
 #include <stddef.h>
 
@@ -47,9 +48,15 @@ typedef struct FcMiniature
 	FcKeys		keys;
 	uint32_t	used;
 	uint32_t	hand;
-	uint32_t	ghost_sets;
+	uint32_t	seen_sets;
+	uint32_t	region_sets;
+	FcSeenSet  *seen;
+	FcRegionSet *regions;
+	uint64_t   *region;			/* of each slot */
 	uint8_t    *count;
-	uint16_t   *ghosts;
+	FcAge		age;
+	uint32_t	planned;		/* victim, a slot from 1; 0 = none */
+	uint32_t	tries;			/* so often it was not taken */
 } FcMiniature;
 
 typedef struct FcQueue
@@ -77,17 +84,21 @@ typedef struct FcFrames
 /* At least one slot.  Memory of that size, aligned to 8 bytes, all zero. */
 extern size_t fc_miniature_size(uint32_t slots);
 extern void fc_miniature_init(FcMiniature *mini, uint32_t slots, void *memory);
+
+/* The same, remembering so many pages. */
+extern size_t fc_miniature_size_of(uint32_t slots, uint32_t seen);
+extern void fc_miniature_init_of(FcMiniature *mini, uint32_t slots, uint32_t seen, void *memory);
 extern size_t fc_queue_size(uint32_t slots);
 extern void fc_queue_init(FcQueue *queue, uint32_t slots, void *memory);
 
 /* A page is read: is it there? */
 extern bool fc_miniature_read(FcMiniature *mini, uint64_t key);
 
-/* The buffer pool evicts a page: is it written to flash? */
-extern bool fc_miniature_offer(FcMiniature *mini, uint64_t key, FcAdmission mode);
+/* The buffer pool evicts a page of that region: is it written to flash? */
+extern bool fc_miniature_offer(FcMiniature *mini, uint64_t key, uint64_t region, FcAdmission mode);
 
 /* A page was changed and written: what flash has is outdated. */
-extern void fc_miniature_forget(FcMiniature *mini, uint64_t key);
+extern void fc_miniature_forget(FcMiniature *mini, uint64_t key, FcAdmission mode);
 
 /* Puts a key in as the newest, also if it is there; returns what is pushed out, or 0. */
 extern uint64_t fc_queue_put(FcQueue *queue, uint64_t key);
