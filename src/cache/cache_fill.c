@@ -160,7 +160,7 @@ is_wanted(const FcTag *tag, uint64 hash)
 		return false;
 	}
 	if (rule == FC_RULE_KEEP &&
-		fc_policy_keeps(fc_directory_kept(), fc_directory_slots(), fc_setting_keep_limit))
+		fc_policy_keeps(fc_directory_kept(), fc_directory_capacity(), fc_setting_keep_limit))
 		mode = FC_ADMIT_ALL;
 	switch (fc_directory_offer(tag, hash, mode))
 	{
@@ -411,6 +411,7 @@ fc_cache_write_staged(const FcSlotNo *slots, int nslots, FcLoadCounts *counts)
 
 		for (run = 1; first + run < nslots && slots[first + run] == slots[first] + run; run++)
 			;
+		run = fc_store_in_a_row(slots[first], run);
 		Assert(run <= FC_STORE_MAX_RUN && !fc_directory_locked());
 		/* a device that was given up meanwhile is not tried again */
 		if (fc_cache_state() == FC_STATE_ACTIVE)

@@ -273,7 +273,7 @@ choose(const FcTag *tag, int i, bool together, FcDataFd data_fd, void *arg,
 		return FC_NOT_ON_FLASH;
 	if (again && known.source != FC_NOT_ON_FLASH)
 		return known.source;
-	if (!fc_store_may_read(FC_THE_DEVICE, fc_setting_io_timeout))
+	if (!fc_store_may_read_slot(ref->slot, fc_setting_io_timeout))
 		return FC_LEFT_UNBOUNDED;
 	if (fc_setting_verify)
 		return FC_FROM_FLASH;

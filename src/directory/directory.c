@@ -104,6 +104,7 @@ fc_directory_shmem_init(uint32 slots, bool keep, int tranche)
 		LWLockInitialize(&fc_dir_locks[i].lock, tranche);
 	fc_dir->slots = slots;
 	fc_dir->heads_per_partition = heads_for(slots);
+	fc_chunks_init(slots);
 	pg_atomic_init_u32(&fc_dir->used, 0);
 	pg_atomic_init_u32(&fc_dir->unproven, 0);
 	pg_atomic_init_u32(&fc_dir->kept, 0);
@@ -313,7 +314,7 @@ fc_directory_lookup(const FcTag *tag, uint64 hash, FcSlotRef *ref)
 	bool		found = false;
 
 	link = fc_find_link(tag, hash);
-	if (link != NULL && fc_entry_current(fc_linked(*link)))
+	if (link != NULL && fc_entry_current(fc_linked(*link)) && fc_slot_readable(*link - 1))
 	{
 		FcEntry    *e = fc_linked(*link);
 

@@ -367,7 +367,7 @@ open_device(FcReason *error)
 	}
 	ereport(LOG,
 			(errmsg("pg_flashcache is active: %u slots on \"%s\", %s",
-					fc_directory_slots(), fc_setting_file,
+					fc_store_slots(FC_THE_DEVICE), fc_setting_file,
 					fc_store_direct_io(FC_THE_DEVICE) ? "direct I/O" :
 					"through the page cache, since its file system has no direct I/O"),
 			 kept > 0 ? errdetail_plural("It has kept %u page.", "It has kept %u pages.", kept, kept) : 0));
@@ -635,7 +635,7 @@ fc_writer_verdict(void)
 		moved[j] = fc_stats_since(sampled[j], pg_atomic_read_u64(&shared->sample[oldest][j]));
 	recent.writer = shared->proc != NULL;
 	recent.used = fc_directory_used();
-	recent.slots = fc_directory_slots();
+	recent.slots = fc_directory_capacity();
 	recent.hits = moved[0];
 	recent.misses = moved[1];
 	recent.os_cache_hits = moved[2];

@@ -1,0 +1,294 @@
+/*-------------------------------------------------------------------------
+ *
+ * store_map.c
+ *	  Where slots lie, and the states of the devices beyond the first one.
+ *
+ * A word for each chunk of slots: the device, and the place there.  The writer
+ * changes it; all others read it without a lock, between R1 and R2.  Before a
+ * chunk is moved its slots have been drained, each with a raised version and
+ * a full barrier.  So who reads the new word finds the new version in R3; and
+ * who has read the old one has read from where nobody has written since the
+ * page was there, or finds the new version as well.
+ *
+ * The first device goes on and off with the cache (cache.c).  Another one has
+ * its state here, and whoever finds trouble changes it.
+ *
+ * Copyright (c) 2026, the pg_flashcache developers
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "port/atomics.h"
+#include "stats/stats.h"
+#include "storage/shmem.h"
+#include "storage/spin.h"
+#include "store/store_internal.h"
+#include "store/store_process.h"
+#include "utils/timestamp.h"
+
+#define NOWHERE PG_UINT32_MAX
+#define DEVICE_SHIFT 24
+#define INDEX_MASK ((UINT32_C(1) << DEVICE_SHIFT) - 1)
+
+StaticAssertDecl(FC_CHUNKS <= INDEX_MASK, "places of chunks do not fit");
+StaticAssertDecl(FC_DEVICES < 0xFF, "numbers of devices do not fit");
+
+typedef struct DeviceShared
+{
+	pg_atomic_uint32 state;		/* FcDeviceState; a late look does no harm */
+	slock_t		lock;			/* protects what follows; leaf */
+	bool		warn;			/* not logged yet */
+	TimestampTz since;
+	FcReason	why;
+} DeviceShared;
+
+typedef struct CounterStripe
+{
+	pg_atomic_uint64 counter[FC_DEVICES][FC_DEVICE_COUNTERS];
+	char		pad[PG_CACHE_LINE_SIZE];
+} CounterStripe;
+
+typedef struct MapShared
+{
+	uint32		shift;			/* of a chunk; never changes */
+	uint32		slots;
+	pg_atomic_uint32 place[FC_CHUNKS];
+	pg_atomic_uint32 changes;	/* of states; no order needed */
+	DeviceShared device[FC_DEVICES];
+	CounterStripe stripe[FC_STRIPES];
+} MapShared;
+
+static MapShared *map = NULL;
+
+FcPart
+fc_store_map_part(void)
+{
+	return fc_part("pg_flashcache devices", sizeof(MapShared));
+}
+
+void
+fc_store_map_init(uint32 slots, uint32 first)
+{
+	FcPart		part = fc_store_map_part();
+	bool		found;
+
+	map = ShmemInitStruct(part.name, part.size, &found);
+	memset(map, 0, part.size);
+	map->shift = fc_chunk_shift(slots);
+	map->slots = slots;
+	for (uint32 i = 0; i < FC_CHUNKS; i++)
+		pg_atomic_init_u32(&map->place[i], (uint64) i << map->shift < first ? i : NOWHERE);
+	pg_atomic_init_u32(&map->changes, FC_START_32);
+	for (int no = 0; no < FC_DEVICES; no++)
+	{
+		pg_atomic_init_u32(&map->device[no].state, no == FC_THE_DEVICE ? FC_DEVICE_ACTIVE : FC_DEVICE_NONE);
+		SpinLockInit(&map->device[no].lock);
+	}
+	for (int i = 0; i < FC_STRIPES; i++)
+		for (int no = 0; no < FC_DEVICES; no++)
+			for (int j = 0; j < FC_DEVICE_COUNTERS; j++)
+				pg_atomic_init_u64(&map->stripe[i].counter[no][j], 0);
+}
+
+/* ---- places ---- */
+
+FcPlace
+fc_place_of(FcSlotNo slot)
+{
+	uint32		word = pg_atomic_read_u32(&map->place[slot >> map->shift]);
+	FcPlace		place = {FC_NO_DEVICE, 0};
+
+	Assert(slot < map->slots);
+	if (unlikely(word == NOWHERE))
+		return place;
+	place.no = word >> DEVICE_SHIFT;
+	place.offset = fc_slot_offset(((word & INDEX_MASK) << map->shift) + (slot & ((UINT32_C(1) << map->shift) - 1)));
+	return place;
+}
+
+FcDeviceNo
+fc_store_device_of(FcSlotNo slot)
+{
+	return fc_place_of(slot).no;
+}
+
+int
+fc_store_in_a_row(FcSlotNo first, int n)
+{
+	FcPlace		place = fc_place_of(first);
+	int			i;
+
+	Assert(n > 0);
+	if (place.no == FC_NO_DEVICE)
+		return 1;
+	for (i = 1; i < n && first + i < map->slots; i++)
+	{
+		FcPlace		p = fc_place_of(first + i);
+
+		if (p.no != place.no || p.offset != place.offset + (off_t) i * BLCKSZ)
+			break;
+	}
+	return i;
+}
+
+void
+fc_store_set_chunk(uint32 chunk, FcDeviceNo no, uint32 index)
+{
+	Assert(chunk < FC_CHUNKS && (no == FC_NO_DEVICE || no < FC_DEVICES) && index <= INDEX_MASK);
+	/* the versions were raised before, and what is read there comes after */
+	pg_memory_barrier();
+	pg_atomic_write_u32(&map->place[chunk], no == FC_NO_DEVICE ? NOWHERE : ((uint32) no << DEVICE_SHIFT) | index);
+	pg_memory_barrier();
+}
+
+FcDeviceNo
+fc_store_chunk(uint32 chunk, uint32 *index)
+{
+	uint32		word = pg_atomic_read_u32(&map->place[chunk]);
+
+	Assert(chunk < FC_CHUNKS);
+	*index = word == NOWHERE ? 0 : word & INDEX_MASK;
+	return word == NOWHERE ? FC_NO_DEVICE : word >> DEVICE_SHIFT;
+}
+
+/* ---- states ---- */
+
+FcDeviceState
+fc_store_state(FcDeviceNo no)
+{
+	if (map == NULL)
+		return FC_DEVICE_NONE;
+	return (FcDeviceState) pg_atomic_read_u32(&map->device[no].state);
+}
+
+const char *
+fc_store_state_name(FcDeviceState state)
+{
+	switch (state)
+	{
+		case FC_DEVICE_NONE:
+			break;
+		case FC_DEVICE_CLOSED:
+			return "starting";
+		case FC_DEVICE_ACTIVE:
+			return "active";
+		case FC_DEVICE_DRAINING:
+			return "draining";
+		case FC_DEVICE_OFF:
+			return "off";
+		case FC_DEVICE_DISABLED:
+			return "disabled";
+	}
+	return "unknown";
+}
+
+bool
+fc_device_readable(FcDeviceNo no)
+{
+	FcDeviceState state = fc_store_state(no);
+
+	return state == FC_DEVICE_ACTIVE || state == FC_DEVICE_DRAINING;
+}
+
+uint32
+fc_device_changes(void)
+{
+	return pg_atomic_read_u32(&map->changes);
+}
+
+/* `opening`: only if it is readable, and that is its opening; 0 whatever it is. */
+static void
+change_state(FcDeviceNo no, FcDeviceState state, const FcReason *why, uint32 opening)
+{
+	static const FcReason none = {""};
+	DeviceShared *device = &map->device[no];
+	TimestampTz now = GetCurrentTimestamp();
+	bool		changed;
+
+	Assert(no != FC_THE_DEVICE && no < FC_DEVICES);
+	SpinLockAcquire(&device->lock);
+	changed = opening == 0 || (fc_device_readable(no) && opening == fc_state_opening(no));
+	if (changed)
+	{
+		pg_atomic_write_u32(&device->state, state);
+		device->why = why != NULL ? *why : none;
+		device->warn = state == FC_DEVICE_OFF;
+		device->since = now;
+	}
+	SpinLockRelease(&device->lock);
+	if (changed)
+		pg_atomic_fetch_add_u32(&map->changes, 1);
+}
+
+void
+fc_store_set_state(FcDeviceNo no, FcDeviceState state, const FcReason *why)
+{
+	Assert(fc_in_writer());
+	change_state(no, state, why, 0);
+}
+
+void
+fc_device_trouble(FcDeviceNo no, uint32 opening, const FcReason *why)
+{
+	Assert(opening != 0);
+	change_state(no, FC_DEVICE_OFF, why, opening);
+}
+
+TimestampTz
+fc_store_reason(FcDeviceNo no, FcReason *why)
+{
+	DeviceShared *device = &map->device[no];
+	TimestampTz since;
+
+	SpinLockAcquire(&device->lock);
+	*why = device->why;
+	since = device->since;
+	SpinLockRelease(&device->lock);
+	return since;
+}
+
+void
+fc_store_set_reason(FcDeviceNo no, const FcReason *why)
+{
+	DeviceShared *device = &map->device[no];
+
+	SpinLockAcquire(&device->lock);
+	device->why = *why;
+	SpinLockRelease(&device->lock);
+}
+
+bool
+fc_store_take_warning(FcDeviceNo no, FcReason *why)
+{
+	DeviceShared *device = &map->device[no];
+	bool		warn;
+
+	SpinLockAcquire(&device->lock);
+	warn = device->warn;
+	device->warn = false;
+	*why = device->why;
+	SpinLockRelease(&device->lock);
+	return warn;
+}
+
+/* ---- counters ---- */
+
+void
+fc_device_count(FcDeviceNo no, FcDeviceCounter counter, uint64 n)
+{
+	Assert(no < FC_DEVICES && counter < FC_DEVICE_COUNTERS);
+	if (unlikely(fc_stats_my_stripe < 0))
+		fc_stats_choose_stripe();
+	pg_atomic_fetch_add_u64(&map->stripe[fc_stats_my_stripe].counter[no][counter], n);
+}
+
+uint64
+fc_store_counter(FcDeviceNo no, FcDeviceCounter counter)
+{
+	uint64		sum = 0;
+
+	for (int i = 0; i < FC_STRIPES; i++)
+		sum += pg_atomic_read_u64(&map->stripe[i].counter[no][counter]);
+	return sum;
+}
