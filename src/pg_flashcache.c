@@ -138,7 +138,7 @@ shmem_parts(FcPart *parts)
 {
 	int			n = 0;
 
-	StaticAssertStmt(FC_CACHE_PARTS + 7 <= FC_MAX_PARTS, "too many parts of shared memory");
+	StaticAssertStmt(FC_CACHE_PARTS + 8 <= FC_MAX_PARTS, "too many parts of shared memory");
 	if (fc_setting_advice)
 		parts[n++] = fc_advice_part();
 	if (listens)
@@ -147,6 +147,7 @@ shmem_parts(FcPart *parts)
 	parts[n++] = fc_writer_part();
 	parts[n++] = fc_writer_scrub_part();
 	parts[n++] = fc_writer_load_part();
+	parts[n++] = fc_writer_devices_part();
 	parts[n++] = fc_warm_part();
 	if (fc_setting_max_policy_files > 0)
 		parts[n++] = fc_rules_part(fc_setting_max_policy_files);

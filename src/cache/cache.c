@@ -76,7 +76,6 @@ fc_cache_shmem_init(uint32 slots, uint32 first, bool keep, Size memory, int tran
 	for (int i = 0; i < FC_SHARED_TIMES; i++)
 		pg_atomic_init_u32(&fc_cache->times_ns[i], 0);
 	pg_atomic_init_u32(&fc_cache->verify_logged, 0);
-	pg_atomic_init_u32(&fc_cache->wrong_in_a_row, 0);
 	pg_atomic_init_u32(&fc_cache->distrusted, 0);
 	pg_atomic_init_u32(&fc_cache->seeks, 0);
 	pg_atomic_init_u32(&fc_cache->extents, 0);

@@ -452,7 +452,7 @@ is_good(const FcTag *tag, const FcSlotRef *ref, const char *page)
 	{
 		fc_count(FC_CHECKSUM_FAILURES);
 		fc_directory_retire(tag, fc_directory_hash(tag), ref);
-		if (pg_atomic_add_fetch_u32(&fc_cache->wrong_in_a_row, 1) >= WRONG_IN_A_ROW)
+		if (fc_store_wrong_page(ref->slot, WRONG_IN_A_ROW))
 		{
 			FcReason	why;
 
@@ -462,8 +462,8 @@ is_good(const FcTag *tag, const FcSlotRef *ref, const char *page)
 		}
 		return false;
 	}
-	if (unlikely(pg_atomic_read_u32(&fc_cache->wrong_in_a_row) != 0))
-		pg_atomic_write_u32(&fc_cache->wrong_in_a_row, 0);
+	if (unlikely(fc_store_any_wrong()))
+		fc_store_good_page_slow(ref->slot);
 	fc_directory_touch(ref);
 	fc_extents_hit(ref);
 	return true;

@@ -229,6 +229,7 @@ fc_unlink_entry(FcLink *link, FcSlotState new_state)
 	pg_write_barrier();			/* the writer takes a free slot without this
 								 * lock */
 	fc_set_state(e, new_state);
+	pg_atomic_fetch_sub_u32(&fc_dir->chunk_used[fc_slot_of(e) >> fc_dir->chunk_shift], 1);
 	before = pg_atomic_fetch_sub_u32(&fc_dir->used, 1);
 	Assert(before > 0 && before <= fc_dir->slots);
 }

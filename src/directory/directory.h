@@ -83,8 +83,8 @@ extern uint32 fc_directory_capacity(void);
 /* Is the slot there, and may it be taken?  Writer only. */
 extern bool fc_directory_is_open(FcSlotNo slot);
 
-/* How many of these slots are in use?  A look, without a lock. */
-extern uint32 fc_directory_used_of(FcSlotNo first, uint32 n);
+/* How many slots of the chunk are in use? */
+extern uint32 fc_directory_chunk_used(uint32 chunk);
 
 /*
  * Frees slots, each with a raised version: whoever looked one up before finds
@@ -234,6 +234,9 @@ extern bool fc_directory_guard_broken(const FcTag *tag, uint64 hash, const FcGua
  * False: there is nothing to erase.
  */
 extern bool fc_directory_take_to_erase(FcSlotNo slot, bool everything);
+
+/* Would it be taken? */
+extern bool fc_directory_needs_erasing(FcSlotNo slot, bool everything);
 
 /* Z3: gives it back; `erased`: it holds zeros until it is reserved again. */
 extern void fc_directory_give_back(FcSlotNo slot, bool erased);

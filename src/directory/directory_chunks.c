@@ -32,6 +32,7 @@ fc_chunks_init(uint32 slots)
 
 		fc_dir->chunk_slots[i] = n;
 		pg_atomic_init_u32(&fc_dir->chunk[i], n | FC_CHUNK_READABLE);
+		pg_atomic_init_u32(&fc_dir->chunk_used[i], 0);
 	}
 }
 
@@ -79,15 +80,9 @@ fc_next_open(FcSlotNo slot)
 }
 
 uint32
-fc_directory_used_of(FcSlotNo first, uint32 n)
+fc_directory_chunk_used(uint32 chunk)
 {
-	uint32		used = 0;
-
-	if (first >= fc_reached())
-		return 0;
-	for (FcSlotNo slot = first; slot < Min(first + n, fc_reached()); slot++)
-		used += fc_word_state(pg_atomic_read_u32(&fc_dir_entries[slot].word)) == FC_SLOT_USED;
-	return used;
+	return pg_atomic_read_u32(&fc_dir->chunk_used[chunk]);
 }
 
 void

@@ -88,6 +88,7 @@ typedef struct FcDirectory
 								 * order needed */
 	pg_atomic_uint32 chunk[FC_CHUNKS];	/* FC_CHUNK_OPEN, FC_CHUNK_READABLE */
 	uint32		chunk_slots[FC_CHUNKS]; /* 0: absent; of the writer */
+	pg_atomic_uint32 chunk_used[FC_CHUNKS]; /* as `used` */
 } FcDirectory;
 
 /* In shared memory; NULL without one. */

@@ -393,7 +393,8 @@ fc_store_ahead_finish(FcAhead *ahead, char *pages, int timeout_ms, FcIo *io)
 	result = spoiled(&fault, ahead->result, pages);
 	got = result < 0 ? 0 : result / BLCKSZ;
 	*io = fc_state_judge(ahead->no, ahead->opening, false, got > 0, result, (size_t) ahead->n * BLCKSZ, ahead->offset, timeout_ms);
-	fc_device_count(ahead->no, FC_DEVICE_READS, got);
+	if (got > 0)
+		fc_device_count(ahead->no, FC_DEVICE_READS, got);
 	return got;
 }
 
@@ -437,7 +438,6 @@ fc_store_try_read(const FcSlotNo *slots, char *const *pages, int n, int timeout_
 	*io = fc_state_judge(no, fc_state_opening(no), false, got > 0, result, (size_t) n * BLCKSZ, fc_place_of(slots[0]).offset, timeout_ms);
 	if (got > 0)
 		*ns = r->ns;
-	fc_device_count(no, FC_DEVICE_READS, got);
 	return got;
 }
 
@@ -556,8 +556,8 @@ fc_store_write_log(uint32 first, char *const *blocks, int n, int timeout_ms)
 	return fc_state_judge(FC_THE_DEVICE, fc_state_opening(FC_THE_DEVICE), true, result == bytes, result, bytes, log_offset(first), timeout_ms);
 }
 
-static FcIo
-sync_device(FcDeviceNo no, int timeout_ms)
+FcIo
+fc_store_sync_device(FcDeviceNo no, int timeout_ms)
 {
 	FcFault		fault = fc_failpoint_fault_of(FC_FP_STORE_SYNC, no);
 	ssize_t		result;
@@ -582,12 +582,12 @@ fc_store_sync(int timeout_ms)
 	{
 		FcReason	why;
 
-		if (!fc_device_readable(no) || sync_device(no, timeout_ms) == FC_IO_OK)
+		if (!fc_device_readable(no) || fc_store_sync_device(no, timeout_ms) == FC_IO_OK)
 			continue;
 		/* what it confirmed may be lost: it does not stay in use */
 		errno = fc_store_last_errno();
 		fc_fail(&why, "Check the device.", "could not flush \"%s\": %m", fc_store_path(no));
 		fc_device_trouble(no, fc_state_opening(no), &why);
 	}
-	return sync_device(FC_THE_DEVICE, timeout_ms);
+	return fc_store_sync_device(FC_THE_DEVICE, timeout_ms);
 }

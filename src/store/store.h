@@ -130,6 +130,28 @@ extern void fc_store_set_state(FcDeviceNo no, FcDeviceState state, const FcReaso
 /* The reason of the state, and since when it is. */
 extern TimestampTz fc_store_reason(FcDeviceNo no, FcReason *why);
 
+/* When the writer tries it again; 0 = it has no reason to.  For views. */
+extern void fc_store_set_next_probe(FcDeviceNo no, TimestampTz at);
+extern TimestampTz fc_store_next_probe(FcDeviceNo no);
+
+/* What a place in the list means. */
+extern FcDeviceNo fc_store_place_of_list(uint32 word, uint32 *index);
+
+/*
+ * A page with wrong content was read from that slot, of a device that had
+ * `enough` of them in a row: that goes off.  True if it is the first device, of
+ * which the caller has to see to that.
+ */
+extern bool fc_store_wrong_page(FcSlotNo slot, uint32 enough);
+
+/* A good page, if there has been a wrong one. */
+extern bool fc_store_any_wrong(void);
+extern void fc_store_good_page_slow(FcSlotNo slot);
+
+/* Writer only.  Must what is on the device be forgotten? */
+extern bool fc_store_doubtful(FcDeviceNo no);
+extern void fc_store_forget_wrong(FcDeviceNo no);
+
 /* Another reason for the same state; not logged. */
 extern void fc_store_set_reason(FcDeviceNo no, const FcReason *why);
 
@@ -166,6 +188,24 @@ typedef void (*FcStoreBeforeUse) (bool same);
 
 extern bool fc_store_open(FcDeviceNo no, const char *path, uint32 slots, uint32 log_blocks, bool require_mount, int timeout_ms,
 						  FcStoreBeforeUse before_use, FcReason *error);
+
+/*
+ * The same of a device beyond the first one.  `known`: it is the same if its
+ * header has this identity, for so many slots, though it may have been another
+ * server that wrote it; NULL: it is not.  `make`: makes the file if it is not
+ * there.
+ */
+typedef struct FcKnownDevice
+{
+	const uint8 *identity;
+	uint32		slots;
+} FcKnownDevice;
+
+extern bool fc_store_open_other(FcDeviceNo no, const char *path, uint32 slots, const FcKnownDevice *known, bool make,
+								bool require_mount, int timeout_ms, FcStoreBeforeUse before_use, FcReason *error);
+
+/* Another device may get the number. */
+extern void fc_store_forget(FcDeviceNo no);
 
 /* The identity in its header, random and new with each opening; FC_IDENTITY_BYTES. */
 extern const uint8 *fc_store_identity(FcDeviceNo no);
@@ -285,7 +325,10 @@ extern FcIo fc_store_write(FcSlotNo first, char *const *pages, int n, int timeou
 extern FcIo fc_store_read_log(uint32 first, char *const *blocks, int n, int timeout_ms);
 extern FcIo fc_store_write_log(uint32 first, char *const *blocks, int n, int timeout_ms);
 
-/* Makes what was written outlast a loss of power, on all devices: of those beyond the first one, one that can't goes off. */
+/* Makes what was written outlast a loss of power. */
+extern FcIo fc_store_sync_device(FcDeviceNo no, int timeout_ms);
+
+/* The same on all devices: of those beyond the first one, one that can't goes off. */
 extern FcIo fc_store_sync(int timeout_ms);
 
 #endif							/* FC_STORE_H */

@@ -30,6 +30,7 @@
 #include <unistd.h>
 
 #include "port/atomics.h"
+#include "storage/spin.h"
 
 #define FC_REPLACED "\"%s\" has been replaced by another file"
 #define FC_REPLACED_HINT "Nobody but the server may touch the file."
@@ -75,6 +76,11 @@ extern FcPlace fc_place_of(FcSlotNo slot);
 
 /* May it be read?  Of the first one the state of the cache tells. */
 extern bool fc_device_readable(FcDeviceNo no);
+
+/* For store_list.c: of the device's entry; the chunk of a slot; places of all. */
+extern slock_t *fc_device_lock(FcDeviceNo no);
+extern uint32 fc_map_chunk(FcSlotNo slot);
+extern void fc_map_export(uint32 *slots, uint32 *place);
 
 /* There is trouble with that opening of a device that is in use: it goes off.  Not the first one. */
 extern void fc_device_trouble(FcDeviceNo no, uint32 opening, const FcReason *why);
@@ -183,6 +189,10 @@ typedef struct FcDeviceRequest
 	uint32		slots;
 	uint32		log_blocks;
 	bool		require_mount;
+	bool		make;			/* the file, if it is not there */
+	bool		known;			/* it is the same if it has this header: */
+	uint8		known_identity[FC_IDENTITY_BYTES];
+	uint32		known_slots;
 	bool		same;			/* answer of FC_OP_OPEN: as fc_store_open() */
 	int			n;
 	off_t		offset[FC_STORE_MAX_RUN];	/* of each page; those of a write

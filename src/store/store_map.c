@@ -24,6 +24,7 @@
 #include "storage/shmem.h"
 #include "storage/spin.h"
 #include "store/store_internal.h"
+#include "store/store_list.h"
 #include "store/store_process.h"
 #include "utils/timestamp.h"
 
@@ -37,6 +38,11 @@ StaticAssertDecl(FC_DEVICES < 0xFF, "numbers of devices do not fit");
 typedef struct DeviceShared
 {
 	pg_atomic_uint32 state;		/* FcDeviceState; a late look does no harm */
+	pg_atomic_uint64 next_probe;	/* TimestampTz, 0 = none; for views */
+	pg_atomic_uint32 wrong_in_a_row;	/* pages with wrong content; no order
+										 * needed */
+	pg_atomic_uint32 doubtful;	/* what is there must be forgotten before it
+								 * is used again */
 	slock_t		lock;			/* protects what follows; leaf */
 	bool		warn;			/* not logged yet */
 	TimestampTz since;
@@ -55,7 +61,9 @@ typedef struct MapShared
 	uint32		slots;
 	pg_atomic_uint32 place[FC_CHUNKS];
 	pg_atomic_uint32 changes;	/* of states; no order needed */
+	pg_atomic_uint32 any_wrong; /* is wrong_in_a_row of any device not 0? */
 	DeviceShared device[FC_DEVICES];
+	FcDeviceList list;
 	CounterStripe stripe[FC_STRIPES];
 } MapShared;
 
@@ -80,9 +88,14 @@ fc_store_map_init(uint32 slots, uint32 first)
 	for (uint32 i = 0; i < FC_CHUNKS; i++)
 		pg_atomic_init_u32(&map->place[i], (uint64) i << map->shift < first ? i : NOWHERE);
 	pg_atomic_init_u32(&map->changes, FC_START_32);
+	pg_atomic_init_u32(&map->any_wrong, 0);
+	fc_device_list = &map->list;
 	for (int no = 0; no < FC_DEVICES; no++)
 	{
 		pg_atomic_init_u32(&map->device[no].state, no == FC_THE_DEVICE ? FC_DEVICE_ACTIVE : FC_DEVICE_NONE);
+		pg_atomic_init_u64(&map->device[no].next_probe, 0);
+		pg_atomic_init_u32(&map->device[no].wrong_in_a_row, 0);
+		pg_atomic_init_u32(&map->device[no].doubtful, 0);
 		SpinLockInit(&map->device[no].lock);
 	}
 	for (int i = 0; i < FC_STRIPES; i++)
@@ -270,6 +283,103 @@ fc_store_take_warning(FcDeviceNo no, FcReason *why)
 	*why = device->why;
 	SpinLockRelease(&device->lock);
 	return warn;
+}
+
+void
+fc_store_set_next_probe(FcDeviceNo no, TimestampTz at)
+{
+	pg_atomic_write_u64(&map->device[no].next_probe, (uint64) at);
+}
+
+TimestampTz
+fc_store_next_probe(FcDeviceNo no)
+{
+	return (TimestampTz) pg_atomic_read_u64(&map->device[no].next_probe);
+}
+
+slock_t *
+fc_device_lock(FcDeviceNo no)
+{
+	return &map->device[no].lock;
+}
+
+uint32
+fc_map_chunk(FcSlotNo slot)
+{
+	return slot >> map->shift;
+}
+
+void
+fc_map_export(uint32 *slots, uint32 *place)
+{
+	*slots = map->slots;
+	for (uint32 i = 0; i < FC_CHUNKS; i++)
+		place[i] = pg_atomic_read_u32(&map->place[i]);
+}
+
+FcDeviceNo
+fc_store_place_of_list(uint32 word, uint32 *index)
+{
+	*index = word == NOWHERE ? 0 : word & INDEX_MASK;
+	return word == NOWHERE ? FC_NO_DEVICE : word >> DEVICE_SHIFT;
+}
+
+/* ---- pages with wrong content ---- */
+
+bool
+fc_store_wrong_page(FcSlotNo slot, uint32 enough)
+{
+	FcDeviceNo	no = fc_store_device_of(slot);
+	FcReason	why;
+
+	if (no == FC_NO_DEVICE)
+		return false;
+	pg_atomic_write_u32(&map->any_wrong, 1);
+	if (pg_atomic_add_fetch_u32(&map->device[no].wrong_in_a_row, 1) < enough)
+		return false;
+	if (no == FC_THE_DEVICE)
+		return true;
+	fc_fail(&why, "The device is failing, or somebody else writes to it.",
+			"\"%s\" returned wrong content for %u pages in a row", fc_store_path(no), enough);
+	/* in this order: it is not used again before that was seen */
+	pg_atomic_write_u32(&map->device[no].doubtful, 1);
+	pg_memory_barrier();
+	fc_device_trouble(no, fc_state_opening(no), &why);
+	return false;
+}
+
+void
+fc_store_good_page_slow(FcSlotNo slot)
+{
+	FcDeviceNo	no = fc_store_device_of(slot);
+	bool		any = false;
+
+	if (no != FC_NO_DEVICE && pg_atomic_read_u32(&map->device[no].wrong_in_a_row) != 0)
+		pg_atomic_write_u32(&map->device[no].wrong_in_a_row, 0);
+	for (no = 0; no < FC_DEVICES; no++)
+		any |= pg_atomic_read_u32(&map->device[no].wrong_in_a_row) != 0;
+	/* a wrong one that comes between is counted with the next */
+	if (!any)
+		pg_atomic_write_u32(&map->any_wrong, 0);
+}
+
+void
+fc_store_forget_wrong(FcDeviceNo no)
+{
+	pg_atomic_write_u32(&map->device[no].wrong_in_a_row, 0);
+	pg_atomic_write_u32(&map->device[no].doubtful, 0);
+}
+
+bool
+fc_store_doubtful(FcDeviceNo no)
+{
+	return pg_atomic_read_u32(&map->device[no].doubtful) != 0;
+}
+
+bool
+fc_store_any_wrong(void)
+{
+	return pg_atomic_read_u32(&map->any_wrong) != 0;
 }
 
 /* ---- counters ---- */

@@ -243,24 +243,43 @@ fc_store_own(const FcStoreOwner *owner)
 	fc_process_owner = owner;
 }
 
-/* The device process is to open the device; NULL with the reason. */
+/* The device process is to open the device, in such a way; NULL with the reason. */
+typedef struct Opening
+{
+	FcDeviceNo	no;
+	FcDeviceOp	op;
+	const char *path;
+	uint32		slots;
+	uint32		log_blocks;
+	bool		require_mount;
+	bool		make;
+	const FcKnownDevice *known;
+} Opening;
+
 static FcDeviceRequest *
-ask_to_open(FcDeviceNo no, FcDeviceOp op, const FcDevice *device, const char *path, uint32 slots, uint32 log_blocks, bool require_mount, int timeout_ms, FcReason *error)
+ask_to_open(const Opening *o, int timeout_ms, FcReason *error)
 {
 	ssize_t		result;
-	FcDeviceRequest *r = fc_call_new(no, op, &result);
+	FcDeviceRequest *r = fc_call_new(o->no, o->op, &result);
 
-	Assert(op == FC_OP_OPEN || op == FC_OP_ADOPT);
-	Assert(path[0] == '/' && slots >= FC_MIN_SLOTS);
+	Assert(o->op == FC_OP_OPEN || o->op == FC_OP_ADOPT);
+	Assert(o->path[0] == '/' && o->slots >= FC_MIN_SLOTS);
 	if (r != NULL)
 	{
 		timeout_ms = timeout_ms > 0 ? Max(timeout_ms, OPEN_TIMEOUT_MS) : 0;
-		r->fault.action = fc_failpoint_fault_of(FC_FP_STORE_OPEN, no).action;
-		r->device = *device;
-		strlcpy(r->path, path, sizeof(r->path));
-		r->slots = slots;
-		r->log_blocks = log_blocks;
-		r->require_mount = require_mount;
+		r->fault.action = fc_failpoint_fault_of(FC_FP_STORE_OPEN, o->no).action;
+		r->device = *fc_device(o->no);
+		strlcpy(r->path, o->path, sizeof(r->path));
+		r->slots = o->slots;
+		r->log_blocks = o->log_blocks;
+		r->require_mount = o->require_mount;
+		r->make = o->make;
+		r->known = o->known != NULL;
+		if (r->known)
+		{
+			memcpy(r->known_identity, o->known->identity, sizeof(r->known_identity));
+			r->known_slots = o->known->slots;
+		}
 		result = fc_call_make(r, timeout_ms);
 	}
 	if (result == 0)
@@ -283,16 +302,15 @@ next_opening(FcDevice *device)
 	return generation == 0 ? 1 : generation;	/* 0 says that it is not open */
 }
 
-bool
-fc_store_open(FcDeviceNo no, const char *path, uint32 slots, uint32 log_blocks, bool require_mount, int timeout_ms,
-			  FcStoreBeforeUse before_use, FcReason *error)
+static bool
+open_it(const Opening *o, int timeout_ms, FcStoreBeforeUse before_use, FcReason *error)
 {
-	FcDevice   *device = fc_device(no);
-	FcDeviceRequest *r = ask_to_open(no, FC_OP_OPEN, device, path, slots, log_blocks, require_mount, timeout_ms, error);
+	FcDevice   *device = fc_device(o->no);
+	FcDeviceRequest *r = ask_to_open(o, timeout_ms, error);
 
 	if (r == NULL)
 		return false;
-	Assert(r->device.slots == slots && strcmp(r->device.path, path) == 0);
+	Assert(r->device.slots == o->slots && strcmp(r->device.path, o->path) == 0);
 	Assert(S_ISREG(r->device.seen.st_mode) || S_ISBLK(r->device.seen.st_mode));
 	before_use(r->same);
 	memcpy(device->identity, r->device.identity, sizeof(device->identity));
@@ -313,6 +331,38 @@ fc_store_open(FcDeviceNo no, const char *path, uint32 slots, uint32 log_blocks, 
 }
 
 bool
+fc_store_open(FcDeviceNo no, const char *path, uint32 slots, uint32 log_blocks, bool require_mount, int timeout_ms,
+			  FcStoreBeforeUse before_use, FcReason *error)
+{
+	const Opening o = {no, FC_OP_OPEN, path, slots, log_blocks, require_mount, true, NULL};
+
+	Assert(no == FC_THE_DEVICE);
+	return open_it(&o, timeout_ms, before_use, error);
+}
+
+bool
+fc_store_open_other(FcDeviceNo no, const char *path, uint32 slots, const FcKnownDevice *known, bool make,
+					bool require_mount, int timeout_ms, FcStoreBeforeUse before_use, FcReason *error)
+{
+	const Opening o = {no, FC_OP_OPEN, path, slots, 0, require_mount, make, known};
+
+	Assert(no != FC_THE_DEVICE && no < FC_DEVICES);
+	return open_it(&o, timeout_ms, before_use, error);
+}
+
+void
+fc_store_forget(FcDeviceNo no)
+{
+	FcDevice   *device = fc_device(no);
+
+	Assert(fc_in_writer() && no != FC_THE_DEVICE && !fc_device_readable(no));
+	memset(&device->seen, 0, sizeof(device->seen));
+	memset(device->identity, 0, sizeof(device->identity));
+	device->path[0] = '\0';
+	device->shares[0] = '\0';
+}
+
+bool
 fc_store_adopt(FcDeviceNo no, int timeout_ms, FcReason *error)
 {
 	FcDevice   *device = fc_device(no);
@@ -321,7 +371,11 @@ fc_store_adopt(FcDeviceNo no, int timeout_ms, FcReason *error)
 	if (pg_atomic_read_u32(&device->generation) == 0)
 		return fc_fail(error, "Set pg_flashcache.enabled to on first.",
 					   "the flash device has not been opened since the server started");
-	return ask_to_open(no, FC_OP_ADOPT, device, device->path, device->slots, device->log_blocks, false, timeout_ms, error) != NULL;
+	{
+		const Opening o = {no, FC_OP_ADOPT, device->path, device->slots, device->log_blocks, false, false, NULL};
+
+		return ask_to_open(&o, timeout_ms, error) != NULL;
+	}
 }
 
 bool

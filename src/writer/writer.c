@@ -37,6 +37,7 @@
 
 #include "bufscan.h"
 #include "cache/cache.h"
+#include "cache/cache_devices.h"
 #include "compat.h"
 #include "directory/directory.h"
 #include "failpoint.h"
@@ -155,6 +156,7 @@ fc_writer_shmem_init(void)
 	shared->wrong_warned_at = 0;
 	fc_writer_scrub_shmem_init();
 	fc_writer_load_shmem_init();
+	fc_writer_devices_shmem_init();
 }
 
 /* ---- state ---- */
@@ -501,6 +503,7 @@ run_state(void)
 	{
 		set_disabled();
 		no_probe();
+		fc_devices_release();
 		fc_cache_purge();
 		fc_store_release(FC_THE_DEVICE);
 	}
@@ -541,6 +544,7 @@ start(void)
 	Assert(IS_WRITER());
 	fc_cache_fill_start();
 	fc_warm_start();
+	fc_devices_start();
 	switch (fc_cache_state())
 	{
 		case FC_STATE_STARTING:
@@ -823,7 +827,8 @@ static void
 on_exit_writer(int code, Datum arg)
 {
 	Assert(IS_WRITER());
-	fc_store_release(FC_THE_DEVICE);
+	for (FcDeviceNo no = 0; no < FC_DEVICES; no++)
+		fc_store_release(no);
 	fc_handoff_set_writer(NULL);
 	shared->proc = NULL;
 	ConditionVariableBroadcast(&shared->answer);
@@ -916,6 +921,7 @@ fc_writer_run(FcSelfTest test, FcDataPeek peek, FcTend tend)
 	start();
 	fc_writer_scrub_start();
 	fc_writer_load_start();
+	fc_writer_devices_start();
 	fc_handoff_set_writer(MyLatch);
 	last_hand = 0;
 	scanned_to = 0;
@@ -937,6 +943,7 @@ fc_writer_run(FcSelfTest test, FcDataPeek peek, FcTend tend)
 		}
 		fc_writer_reload();
 		run_state();
+		fc_writer_devices_run(&sweeping);
 		take_sample();
 		warn_wrong_content();
 		scrubbing = fc_writer_scrub_run();
@@ -963,7 +970,12 @@ fc_writer_run(FcSelfTest test, FcDataPeek peek, FcTend tend)
 		}
 		/* paused or off, it keeps its entries: they get old as well */
 		if ((fc_cache_state() == FC_STATE_ACTIVE || is_away()) && !fc_warm_pending())
-			busy |= sweeping = fc_cache_sweep() | fc_cache_apply_rules();
+		{
+			bool		more = fc_cache_sweep() | fc_cache_apply_rules();
+
+			busy |= more;
+			sweeping |= more;
+		}
 		fc_writer_run_log();
 		fc_writer_run_loaders();
 		fc_writer_run_resolvers();
