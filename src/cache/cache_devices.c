@@ -332,6 +332,7 @@ void
 fc_devices_start(void)
 {
 	static FcDeviceList list;
+	bool		there;
 
 	for (FcDeviceNo no = FC_THE_DEVICE + 1; no < FC_DEVICES; no++)
 		trouble[no].pause_s = FC_FIRST_PAUSE_S;
@@ -342,6 +343,13 @@ fc_devices_start(void)
 		return;
 	}
 	/* not again by a writer that comes after one that has removed all of them */
-	if (fc_cache_state() == FC_STATE_STARTING && fc_list_read(&list))
+	if (fc_cache_state() != FC_STATE_STARTING && fc_cache_state() != FC_STATE_DISABLED)
+		return;
+	if (fc_list_read(&list, &there))
 		fc_devices_place_list(&list);
+	else if (there)
+		ereport(WARNING,
+				(errmsg("pg_flashcache cannot use \"%s\" in the data directory: it is damaged, or of another version", FC_DEVICES_FILE),
+				 errdetail("It named the devices of the flash cache beyond the first one, which are not used."),
+				 errhint("Add them again by pg_flashcache_add_device().")));
 }

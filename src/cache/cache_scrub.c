@@ -94,7 +94,7 @@ erase(const FcSlotNo *slots, int n, bool *broken)
 
 	Assert(n > 0 && n <= BATCH && n <= FC_STORE_MAX_RUN);
 	Assert(!fc_directory_locked());
-	for (int i = 0; i < n; i++)
+	for (int i = 0; i < BATCH; i++)
 		pages[i] = zeros;
 	if (!*broken)
 		io = fc_store_write(slots[0], pages, n, fc_setting_io_timeout); /* Z2 */

@@ -58,8 +58,8 @@ extern bool fc_list_entry(FcDeviceNo no, FcDeviceEntry *entry);
 /* Changes it; "" in the path removes it. */
 extern void fc_list_set_entry(FcDeviceNo no, const FcDeviceEntry *entry);
 
-/* Reads the file; false if there is none, or it is not good. */
-extern bool fc_list_read(FcDeviceList *list);
+/* Reads the file; false if there is none, or it is not good.  `there`: there is one. */
+extern bool fc_list_read(FcDeviceList *list, bool *there);
 
 /* Writes it, with the places of this moment, and durably.  A list of nothing is no file. */
 extern bool fc_list_write(void);
