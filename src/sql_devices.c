@@ -58,7 +58,7 @@ pages_on(FcDeviceNo no)
 static void
 make_row(Row *row, FcDeviceNo no, const char *path, uint32 slots)
 {
-	bool		first = no == FC_THE_DEVICE;
+	bool		first = no == FC_THE_DEVICE && !(fc_cache != NULL && fc_store_state(no) == FC_DEVICE_OFF);
 	bool		there = fc_cache != NULL;
 	uint64		c[FC_DEVICE_COUNTERS] = {0};
 	FcReason	why = {""};

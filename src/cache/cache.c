@@ -269,7 +269,10 @@ void
 fc_cache_device_broken(void)
 {
 	Assert(fc_store_trouble()->message[0] != '\0');
-	fc_cache_set_state(FC_STATE_OFF, fc_store_trouble());	/* O1 */
+	if (fc_store_others(FC_THE_DEVICE) && fc_cache_state() == FC_STATE_ACTIVE)
+		fc_store_first_is_off();	/* the others go on */
+	else
+		fc_cache_set_state(FC_STATE_OFF, fc_store_trouble());	/* O1 */
 }
 
 bool

@@ -84,6 +84,9 @@ extern bool fc_cache_resume(void);
 /* A new reason for the state that it is in.  It is not logged. */
 extern void fc_cache_set_reason(const FcReason *why);
 
+/* The first device has failed for good: the cache goes off, unless it has others in use.  In any process that was told so (FC_IO_BROKEN). */
+extern void fc_cache_device_broken(void);
+
 /* True once after the cache went off or paused; the writer then warns. */
 extern bool fc_cache_take_warning(FcReason *why);
 

@@ -206,6 +206,17 @@ fc_devices_forget_trouble(FcDeviceNo no)
 	fc_store_set_next_probe(no, 0);
 }
 
+/* Path and slots of any device. */
+static void
+look_up(FcDeviceNo no, FcDeviceEntry *entry)
+{
+	(void) fc_list_entry(no, entry);
+	if (no != FC_THE_DEVICE)
+		return;
+	strlcpy(entry->path, fc_setting_file, sizeof(entry->path));
+	entry->slots = (uint32) fc_setting_size;
+}
+
 /* It has gone off: it is not asked for slots, its entries give no hit, and the log is told. */
 static void
 note_trouble(FcDeviceNo no)
@@ -216,7 +227,7 @@ note_trouble(FcDeviceNo no)
 
 	if (!fc_store_take_warning(no, &why))
 		return;
-	(void) fc_list_entry(no, &entry);
+	look_up(no, &entry);
 	fc_devices_set_flags(no, entry.slots, false, false);
 	if (t->pause_s == 0 || (t->active_since != 0 && fc_now_ns() - t->active_since >= QUIET_NS))
 		fc_devices_forget_trouble(no);
@@ -227,15 +238,78 @@ note_trouble(FcDeviceNo no)
 	ereport(fc_policy_warn(&t->warnings, why.message, fc_now_ns()) ? WARNING : LOG,
 			(errmsg("pg_flashcache does not use \"%s\": %s", entry.path, why.message),
 			 errdetail("Its other devices are used as before. It tries again by itself in %u s.", t->pause_s),
-			 errhint("%s%spg_flashcache_enable_device() tries at once.", why.hint, why.hint[0] ? " " : "")));
+			 errhint("%s%s%s tries at once.", why.hint, why.hint[0] ? " " : "",
+					 no == FC_THE_DEVICE ? "pg_flashcache_enable()" : "pg_flashcache_enable_device()")));
 }
 
 void
 fc_devices_note_trouble(void)
 {
-	for (FcDeviceNo no = FC_THE_DEVICE + 1; no < FC_DEVICES; no++)
+	for (FcDeviceNo no = 0; no < FC_DEVICES; no++)
 		if (fc_store_state(no) == FC_DEVICE_OFF)
 			note_trouble(no);
+}
+
+/* ---- the first one, while others are in use ---- */
+
+bool
+fc_devices_first_is_off(void)
+{
+	return fc_store_state(FC_THE_DEVICE) == FC_DEVICE_OFF;
+}
+
+void
+fc_devices_first_is_back(void)
+{
+	if (!fc_devices_first_is_off())
+		return;
+	fc_store_set_state(FC_THE_DEVICE, FC_DEVICE_ACTIVE, NULL);
+	fc_devices_set_flags(FC_THE_DEVICE, (uint32) fc_setting_size, true, true);
+	fc_devices_forget_trouble(FC_THE_DEVICE);
+}
+
+bool
+fc_devices_open_first(uint32 log_blocks, FcReason *error)
+{
+	opening = FC_THE_DEVICE;
+	if (!fc_store_answers(FC_THE_DEVICE, fc_setting_io_timeout, error) ||
+		!fc_store_open(FC_THE_DEVICE, fc_setting_file, (uint32) fc_setting_size, log_blocks, fc_setting_require_mount,
+					   fc_setting_io_timeout, before_use, error) || /* O3 */
+		!fc_store_can_bound(FC_THE_DEVICE, fc_setting_io_timeout, error) ||
+		!fc_cache_try_device(FC_THE_DEVICE, error))
+		return false;
+	fc_devices_first_is_back(); /* O4 */
+	trouble[FC_THE_DEVICE].active_since = fc_now_ns();
+	ereport(LOG, (errmsg("pg_flashcache uses \"%s\" again: %u slots", fc_setting_file, (uint32) fc_setting_size)));
+	return true;
+}
+
+void
+fc_devices_first_failed(const FcReason *error)
+{
+	fc_store_set_reason(FC_THE_DEVICE, error);
+	trouble[FC_THE_DEVICE].pause_s = fc_policy_longer_pause(trouble[FC_THE_DEVICE].pause_s);
+	schedule_probe(FC_THE_DEVICE);
+}
+
+bool
+fc_devices_first_is_due(void)
+{
+	return fc_devices_first_is_off() && trouble[FC_THE_DEVICE].probe_at != 0 &&
+		fc_now_ns() >= trouble[FC_THE_DEVICE].probe_at && !fc_failpoint(FC_FP_PROBE_DUE);
+}
+
+/* No other is left: from now on it is the cache that is off. */
+static void
+first_is_alone(void)
+{
+	FcReason	why;
+
+	if (!fc_devices_first_is_off() || fc_store_others(FC_THE_DEVICE))
+		return;
+	(void) fc_store_reason(FC_THE_DEVICE, &why);
+	fc_cache_set_state(FC_STATE_OFF, &why); /* O1 */
+	fc_devices_first_is_back();
 }
 
 /* For the first time, or again. */
@@ -265,6 +339,7 @@ fc_devices_round(void)
 
 	Assert(fc_directory_is_mine());
 	fc_devices_note_trouble();
+	first_is_alone();
 	if (state != FC_STATE_ACTIVE && state != FC_STATE_PAUSED)
 		return;
 	for (FcDeviceNo no = FC_THE_DEVICE + 1; no < FC_DEVICES; no++)
@@ -283,6 +358,7 @@ fc_devices_release(void)
 {
 	static const FcReason why = {"the cache is disabled"};
 
+	fc_devices_first_is_back();
 	for (FcDeviceNo no = FC_THE_DEVICE + 1; no < FC_DEVICES; no++)
 	{
 		FcDeviceState state = fc_store_state(no);
@@ -336,6 +412,9 @@ fc_devices_start(void)
 
 	for (FcDeviceNo no = FC_THE_DEVICE + 1; no < FC_DEVICES; no++)
 		trouble[no].pause_s = FC_FIRST_PAUSE_S;
+	trouble[FC_THE_DEVICE].pause_s = FC_FIRST_PAUSE_S;
+	if (fc_devices_first_is_off())
+		schedule_probe(FC_THE_DEVICE);
 	if (fc_devices_there())
 	{
 		for (FcDeviceNo no = FC_THE_DEVICE + 1; no < FC_DEVICES; no++)

@@ -46,6 +46,24 @@ extern void fc_devices_forget(FcDeviceNo no);
 /* Reserves slots of the device to try it with: free ones if there are any. */
 extern int	fc_devices_reserve(FcDeviceNo no, int wanted, FcSlotNo *slots);
 
+/* ---- the first device, in trouble while others are in use ---- */
+
+/* It is off, and the cache is not. */
+extern bool fc_devices_first_is_off(void);
+
+/* Is it time to try it again? */
+extern bool fc_devices_first_is_due(void);
+
+/*
+ * Opens it and tries it.  True: it is in use; the log is to be begun anew,
+ * which is the caller's.  fc_devices_first_failed() if not, and that was a probe.
+ */
+extern bool fc_devices_open_first(uint32 log_blocks, FcReason *error);
+extern void fc_devices_first_failed(const FcReason *error);
+
+/* The cache as a whole has been opened, or is off: it has no state of its own. */
+extern void fc_devices_first_is_back(void);
+
 /* ---- changes, by functions of SQL; one at a time ---- */
 
 typedef enum FcDeviceChange

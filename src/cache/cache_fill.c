@@ -406,7 +406,7 @@ in_use(FcSlotNo slot)
 {
 	FcDeviceNo	no = fc_store_device_of(slot);
 
-	return no == FC_THE_DEVICE || fc_store_state(no) == FC_DEVICE_ACTIVE;
+	return fc_store_state(no) == FC_DEVICE_ACTIVE;
 }
 
 void
@@ -442,7 +442,7 @@ fc_cache_write_staged(const FcSlotNo *slots, int nslots, FcLoadCounts *counts)
 		}
 		if (io == FC_IO_BROKEN)
 			fc_cache_device_broken();
-		else if (io == FC_IO_FAILED)
+		if (io != FC_IO_OK)
 			fc_devices_note_trouble();
 	}
 	nstaged = 0;

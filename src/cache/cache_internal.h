@@ -213,9 +213,6 @@ extern bool fc_bypass_fills(const FcTag *tag, uint64 hash);
  */
 extern void fc_cache_off_and_forget(const FcReason *why);
 
-/* The store gave up (FC_IO_BROKEN): switches the cache off. */
-extern void fc_cache_device_broken(void);
-
 /* Writer only: may a page more be written to flash now?  Takes it from the write budget. */
 extern bool fc_cache_may_write(void);
 

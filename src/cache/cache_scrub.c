@@ -127,7 +127,7 @@ make_durable(void)
 	for (FcDeviceNo no = FC_THE_DEVICE + 1; no < FC_DEVICES && io == FC_IO_OK; no++)
 		if (ours[no])
 			io = fc_store_sync_device(no, fc_setting_io_timeout);
-	if (io == FC_IO_OK)
+	if (io == FC_IO_OK && ours[FC_THE_DEVICE])
 		io = fc_store_sync_device(FC_THE_DEVICE, fc_setting_io_timeout);
 	Assert(at == fc_directory_slots());
 	if (io == FC_IO_OK)
@@ -157,8 +157,8 @@ is_ours(FcState state)
 		if (!ours[no] && s == FC_DEVICE_ACTIVE)
 			fc_store_set_state(no, FC_DEVICE_OFF, &why);	/* O1 */
 	}
-	ours[FC_THE_DEVICE] = true;
-	if (fc_store_adopt(FC_THE_DEVICE, fc_setting_io_timeout, &so_far.why))
+	ours[FC_THE_DEVICE] = fc_store_state(FC_THE_DEVICE) == FC_DEVICE_ACTIVE;
+	if (!ours[FC_THE_DEVICE] || fc_store_adopt(FC_THE_DEVICE, fc_setting_io_timeout, &so_far.why))
 		return true;
 	if (state == FC_STATE_ACTIVE)
 		fc_cache_set_state(FC_STATE_OFF, &so_far.why);	/* O1 */

@@ -208,7 +208,7 @@ can_be_read(FcSlotNo slot)
 {
 	FcDeviceNo	no = fc_store_device_of(slot);
 
-	return no == FC_THE_DEVICE || (no != FC_NO_DEVICE && fc_store_state(no) == FC_DEVICE_ACTIVE);
+	return no != FC_NO_DEVICE && fc_store_state(no) == FC_DEVICE_ACTIVE;
 }
 
 FcIo

@@ -220,7 +220,7 @@ static bool
 have_way(FcDeviceNo no, int timeout_ms, FcIo *io)
 {
 	*io = FC_IO_FAILED;
-	if (no != FC_THE_DEVICE && unlikely(!fc_device_readable(no)))
+	if (unlikely(!fc_device_readable(no)))
 		return false;
 	if (unlikely(!fc_store_may_read(no, timeout_ms)))
 	{
@@ -344,7 +344,7 @@ fc_store_ahead_start(FcAhead *ahead, FcSlotNo first, char *pages, int n, int tim
 	*io = FC_IO_OK;
 	/* it may have been moved since it was looked up, and no longer lie in a row */
 	if (unlikely(place.no == FC_NO_DEVICE || fc_store_in_a_row(first, n) < n) ||
-		(place.no != FC_THE_DEVICE && !fc_device_readable(place.no)))
+		!fc_device_readable(place.no))
 		return false;
 	if (unlikely(!fc_follow(place.no, timeout_ms)))
 	{

@@ -34,8 +34,8 @@
 
 /*
  * Which device.  The first one is pg_flashcache.file; it has the log, and the
- * cache goes on and off with it.  The others come and go while the cache is in
- * use, and each has a state of its own (store_map.c).  A slot lies where its
+ * cache does not begin without it.  The others come and go while the cache is
+ * in use.  Each has a state of its own (store_map.c).  A slot lies where its
  * chunk does.
  */
 typedef uint8 FcDeviceNo;
@@ -122,10 +122,17 @@ extern FcDeviceState fc_store_state(FcDeviceNo no);
 extern const char *fc_store_state_name(FcDeviceState state);
 
 /*
- * Writer only; not of the first device.  What else enters FC_DEVICE_OFF is a
- * request to the device, in any process, that has failed for good.
+ * Writer only.  What else enters FC_DEVICE_OFF is a request to the device, in
+ * any process, that has failed for good.  The first device is active but while
+ * it is off and others are in use.
  */
 extern void fc_store_set_state(FcDeviceNo no, FcDeviceState state, const FcReason *why);
+
+/* Is another device in use? */
+extern bool fc_store_others(FcDeviceNo no);
+
+/* What fc_store_trouble() says takes the first device off, alone.  In any process. */
+extern void fc_store_first_is_off(void);
 
 /* The reason of the state, and since when it is. */
 extern TimestampTz fc_store_reason(FcDeviceNo no, FcReason *why);

@@ -45,7 +45,7 @@ close_unused(uint32 changes, int timeout_ms)
 {
 	bool		all = true;
 
-	for (FcDeviceNo no = FC_THE_DEVICE + 1; no < FC_DEVICES; no++)
+	for (FcDeviceNo no = 0; no < FC_DEVICES; no++)
 	{
 		if (fc_device_readable(no) || (fc_follow_fd[no] < 0 && !fc_call_closing(no)))
 			continue;

@@ -10,8 +10,9 @@
  * who has read the old one has read from where nobody has written since the
  * page was there, or finds the new version as well.
  *
- * The first device goes on and off with the cache (cache.c).  Another one has
- * its state here, and whoever finds trouble changes it.
+ * Each device has its state here, and whoever finds trouble changes it.  That
+ * of the first one is active but while it is off and others are in use: alone,
+ * it goes on and off with the cache (cache.c).
  *
  * Copyright (c) 2026, the pg_flashcache developers
  *
@@ -197,6 +198,15 @@ fc_store_state_name(FcDeviceState state)
 }
 
 bool
+fc_store_others(FcDeviceNo no)
+{
+	for (FcDeviceNo other = 0; other < FC_DEVICES; other++)
+		if (other != no && fc_device_readable(other))
+			return true;
+	return false;
+}
+
+bool
 fc_device_readable(FcDeviceNo no)
 {
 	FcDeviceState state = fc_store_state(no);
@@ -219,7 +229,7 @@ change_state(FcDeviceNo no, FcDeviceState state, const FcReason *why, uint32 ope
 	TimestampTz now = GetCurrentTimestamp();
 	bool		changed;
 
-	Assert(no != FC_THE_DEVICE && no < FC_DEVICES);
+	Assert(no < FC_DEVICES);
 	SpinLockAcquire(&device->lock);
 	changed = opening == 0 || (fc_device_readable(no) && opening == fc_state_opening(no));
 	if (changed)
@@ -337,7 +347,7 @@ fc_store_wrong_page(FcSlotNo slot, uint32 enough)
 	pg_atomic_write_u32(&map->any_wrong, 1);
 	if (pg_atomic_add_fetch_u32(&map->device[no].wrong_in_a_row, 1) < enough)
 		return false;
-	if (no == FC_THE_DEVICE)
+	if (!fc_store_others(no))
 		return true;
 	fc_fail(&why, "The device is failing, or somebody else writes to it.",
 			"\"%s\" returned wrong content for %u pages in a row", fc_store_path(no), enough);

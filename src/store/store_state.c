@@ -221,6 +221,13 @@ fc_store_trouble(void)
 	return &trouble;
 }
 
+void
+fc_store_first_is_off(void)
+{
+	if (trouble_of != 0)
+		fc_device_trouble(FC_THE_DEVICE, trouble_of, &trouble);
+}
+
 bool
 fc_store_trouble_is_over(void)
 {

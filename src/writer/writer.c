@@ -361,6 +361,7 @@ open_device(FcReason *error)
 		return false;
 	}
 	fc_failpoint(FC_FP_SWITCH_OPENED);
+	fc_devices_first_is_back();
 	kept = fc_directory_used();
 	if (!note_active(fc_cache_set_state(FC_STATE_ACTIVE, NULL)))	/* O4 */
 	{
@@ -431,6 +432,19 @@ probe(void)
 		pause_s = fc_policy_longer_pause(pause_s);
 		schedule_probe();
 	}
+}
+
+/* The first device alone is off: the cache goes on meanwhile. */
+static void
+probe_first(void)
+{
+	FcReason	error;
+
+	fc_count(FC_PROBED);
+	if (!fc_devices_open_first(fc_warm_log_blocks(), &error))
+		fc_devices_first_failed(&error);
+	else if (fc_warm_begin(false) == FC_IO_BROKEN)
+		fc_cache_device_broken();
 }
 
 static bool
@@ -523,9 +537,13 @@ run_state(void)
 			forget_trouble();
 			probe();
 		}
+		else if (fc_devices_first_is_off())
+			probe_first();
 		pg_atomic_write_u32(&shared->answered, asked);
 		ConditionVariableBroadcast(&shared->answer);
 	}
+	else if (fc_devices_first_is_due() && !is_away())
+		probe_first();
 	else if (paused_for_nothing() || (timeout && is_away()))
 	{
 		pause_s = FC_FIRST_PAUSE_S;
@@ -557,7 +575,7 @@ start(void)
 		case FC_STATE_ACTIVE:
 		case FC_STATE_PAUSED:
 			/* a writer before this one has died; what it published is good */
-			if (!fc_store_adopt(FC_THE_DEVICE, fc_setting_io_timeout, &error))
+			if (!fc_devices_first_is_off() && !fc_store_adopt(FC_THE_DEVICE, fc_setting_io_timeout, &error))
 				fc_cache_set_state(FC_STATE_OFF, &error);
 			else if (fc_cache_state() == FC_STATE_PAUSED)
 				schedule_probe();
@@ -729,7 +747,7 @@ write_group(void)
 		return;
 	do
 		if (fc_warm_group() == FC_IO_BROKEN)
-			fc_cache_set_state(FC_STATE_OFF, fc_store_trouble());
+			fc_cache_device_broken();
 	while (fc_warm_group_unfinished() && !called_off());
 }
 
@@ -798,8 +816,11 @@ fc_writer_run_log(void)
 			fc_warm_end();
 		return;
 	}
-	if (fc_warm_round() == FC_IO_BROKEN)
-		fc_cache_set_state(FC_STATE_OFF, fc_store_trouble());
+	/* the log is on the first device */
+	if (fc_devices_first_is_off())
+		fc_warm_end();
+	else if (fc_warm_round() == FC_IO_BROKEN)
+		fc_cache_device_broken();
 	if (fc_warm_restored_is_wrong())
 	{
 		fc_directory_drop_restored();

@@ -110,6 +110,17 @@ my $used = $node->safe_psql('postgres', 'SELECT used FROM pg_stat_flashcache');
 is($moved{verify_failures}, 0, 'no page was wrong');
 is(change('resize', $second, 4 << 20), '', 'and again as large');
 
+# Who may change devices: superusers, and who was granted it; pg_monitor looks.
+$node->safe_psql('postgres', q{
+	CREATE ROLE looks; GRANT pg_monitor TO looks;
+	CREATE ROLE may;
+	GRANT EXECUTE ON FUNCTION pg_flashcache_resize_device(text, bigint) TO may});
+is($node->safe_psql('postgres', 'SET ROLE looks; SELECT count(*) FROM pg_stat_flashcache_device'), '2', 'pg_monitor looks');
+my (undef, undef, $refused) = $node->psql('postgres', "SET ROLE looks; SELECT pg_flashcache_remove_device('$second')");
+like($refused, qr/permission denied for function pg_flashcache_remove_device/, 'and changes nothing');
+is($node->safe_psql('postgres', "SET ROLE may; SELECT pg_flashcache_resize_device('$second', 5 << 20)"), '', 'who was granted it may');
+is(change('resize', $second, 4 << 20), '', 'smaller again');
+
 # A second one is in use, and a third comes: chunks that were free are used again.
 is(change('add', $third, 3 << 20), '', 'a third');
 fc_to_flash($node, 't');

@@ -56,7 +56,7 @@ sub counted
 	my %moved  = fc_delta(
 		$node,
 		sub {
-			fc_failpoint($control, @fault, 2) if @fault;
+			fc_failpoint($control, $fault[0], $fault[1], $fault[2] // 2) if @fault;
 			is(query(), $all, "$what: the query is answered");
 		},
 		qw(read_errors timeouts verify_failures checksum_failures));
@@ -153,6 +153,43 @@ $node->reload;
 fc_writer_round($node);
 is(enable(), '', 'hanging: enabled');
 
+# The first device fails: the others go on. It comes back with what it had, and the log is begun anew.
+fc_to_flash($node, 't');
+$offset = -s $node->logfile;
+%moved = counted('the first', 'store_read', 'error', 1);
+is($moved{read_errors}, 3, 'the first: three errors');
+is(device('read_errors', 1), 3, 'the first: of the first device');
+like(device("state || ' ' || reason", 1), qr/^off 3 failures in a row, the last: could not read/, 'the first: it is off');
+%now = fc_stat($node, 'state', 'switch_offs');
+is_deeply(\%now, { state => 'active', switch_offs => 0 }, 'the first: the cache is on');
+$node->wait_for_log(qr/WARNING:  pg_flashcache does not use "\Q@{[fc_flash_file($node)]}\E": 3 failures in a row/, $offset);
+%moved = counted('the first: again');
+is($moved{read_errors}, 0, 'the first: it is left alone');
+cmp_ok($moved{hits}, '>', 0, 'the first: hits of the second device');
+cmp_ok($moved{hits}, '<', $pages, 'the first: not of the first');
+fc_failpoint($node, 'store_read', 'off');
+fc_writer_round($node);
+is(device('state', 1), 'active', 'the first: it is on again');
+fc_to_flash($node, 't');
+%moved = counted('the first: back');
+is($moved{hits}, $pages, 'the first: all of it is hit again');
+
+# Both: then the cache is off, and comes back as a whole.
+counted('both', 'store_read', 'error', 1);
+is(device('state', 1), 'off', 'both: the first one first');
+fc_failpoint($node, 'store_read', 'off');
+%moved = counted('both: then', 'store_read', 'error', 2);
+$node->poll_query_until('postgres', q{SELECT state = 'off' FROM pg_stat_flashcache}) or die 'the cache is not off';
+is(device('state'), 'off', 'both: the second one is off, too');
+like(device('reason', 1), qr/^3 failures in a row, the last: could not read/, 'both: the reason of the first');
+fc_failpoint($node, 'store_read', 'off');
+is($node->safe_psql('postgres', 'SELECT pg_flashcache_enable()'), 't', 'both: enabled');
+is(device('state', 1), 'active', 'both: the first one is on');
+is(enable(), '', 'both: and the second');
+fc_to_flash($node, 't');
+%moved = counted('both: back');
+is($moved{hits}, $pages, 'both: all of it is hit again');
+
 # It is gone: a session that opens it finds that out.
 unlink $second or die $!;
 %moved = counted('gone');
@@ -170,7 +207,7 @@ is(slurp_file($second), 'x' x 5_000_000, 'another file: left as it was');
 is(query(), $all, 'removed: the query is answered');
 is($node->safe_psql('postgres', 'SELECT count(*) FROM pg_stat_flashcache_device'), '1', 'removed: one device is left');
 %now = fc_stat($node, qw(state switch_offs verify_failures));
-is_deeply(\%now, { state => 'active', switch_offs => 0, verify_failures => 0 }, 'the cache was on all the time, and no page was wrong');
+is_deeply(\%now, { state => 'active', switch_offs => 1, verify_failures => 0 }, 'the cache was off once, and no page was wrong');
 $control->quit;
 $node->stop;
 
