@@ -89,6 +89,7 @@ extern void fc_device_trouble(FcDeviceNo no, uint32 opening, const FcReason *why
 extern uint32 fc_device_changes(void);
 
 extern void fc_device_count(FcDeviceNo no, FcDeviceCounter counter, uint64 n);
+extern void fc_device_forget_counters(FcDeviceNo no);
 
 static inline FcDevice *
 fc_device(FcDeviceNo no)

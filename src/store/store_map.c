@@ -403,6 +403,14 @@ fc_device_count(FcDeviceNo no, FcDeviceCounter counter, uint64 n)
 	pg_atomic_fetch_add_u64(&map->stripe[fc_stats_my_stripe].counter[no][counter], n);
 }
 
+void
+fc_device_forget_counters(FcDeviceNo no)
+{
+	for (int i = 0; i < FC_STRIPES; i++)
+		for (int j = 0; j < FC_DEVICE_COUNTERS; j++)
+			pg_atomic_write_u64(&map->stripe[i].counter[no][j], 0);
+}
+
 uint64
 fc_store_counter(FcDeviceNo no, FcDeviceCounter counter)
 {

@@ -367,6 +367,7 @@ fc_store_forget(FcDeviceNo no)
 	memset(device->identity, 0, sizeof(device->identity));
 	device->path[0] = '\0';
 	device->shares[0] = '\0';
+	fc_device_forget_counters(no);
 }
 
 bool
