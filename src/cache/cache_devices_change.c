@@ -89,7 +89,14 @@ add_device(const char *path, uint32 slots, FcReason *error)
 	fc_devices_forget_trouble(no);
 	fc_store_set_state(no, FC_DEVICE_CLOSED, &opening);
 	if (fc_devices_open(no, true, error))
+	{
+		if (fc_store_shares(no)[0] != '\0')
+			ereport(WARNING,
+					(errmsg("pg_flashcache uses a file on the same file system as %s", fc_store_shares(no)),
+					 errdetail("\"%s\" takes space and bandwidth from it. A flash device that should be mounted there may not be.", path),
+					 errhint("Mount the flash device. With pg_flashcache.require_mount such a file is refused.")));
 		return FC_CHANGE_DONE;
+	}
 	remove_entry(no);
 	return FC_CHANGE_FAILED;
 }

@@ -481,9 +481,13 @@ warn_unbounded(void)
 {
 	static uint64 warned_at = 0;
 	uint64		now = fc_now_ns();
-	int			why;
+	int			why = 0;
 
-	if ((warned_at != 0 && now - warned_at < FC_WARNING_NS) || (why = fc_store_unbounded(FC_THE_DEVICE)) == 0)
+	if (warned_at != 0 && now - warned_at < FC_WARNING_NS)
+		return;
+	for (FcDeviceNo no = 0; no < FC_DEVICES && why == 0; no++)
+		why = fc_store_unbounded(no);
+	if (why == 0)
 		return;
 	warned_at = now;
 	errno = why;

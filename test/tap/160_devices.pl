@@ -58,6 +58,10 @@ append_to_file("$base/mine", 'something');
 chmod 0600, "$base/mine";
 like(change('add', "$base/mine", 1 << 20), qr/holds something that is not a flash cache/, 'another file');
 is(slurp_file("$base/mine"), 'something', 'which is left as it was');
+fc_failpoint($node, 'store_open', 'nospace', 2);
+like(change('add', $second, 1 << 20), qr/^could not add the device: could not reserve .* for "\Q$second\E": No space left on device/, 'no space');
+fc_failpoint($node, 'store_open', 'off');
+is(-s $second, 0, 'which is given back');
 is(devices('count(*)'), '1', 'nothing has come of it');
 ok(!-e $node->data_dir . '/pg_flashcache.devices', 'no list');
 

@@ -7,6 +7,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../lib";
 use FlashCache;
+use IPC::Run;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -170,6 +171,26 @@ like(devices('reason', 'device = 3'), qr/^3 MB are more than pg_flashcache.max_s
 $node->append_conf('postgresql.conf', "pg_flashcache.max_size = '16MB'");
 $node->restart;
 settled(%active);
+
+# The server is killed while a device is being changed, at whatever moment.
+prepare();
+foreach my $round (1 .. 3)
+{
+	my @changes = map { ('-c', "SELECT pg_flashcache_resize_device('$second', $_ << 20)") } (1, 3, 2, 3) x 200;
+	my ($out, $err) = ('', '');
+	my $session = IPC::Run::start([ 'psql', '-XAtq', '-d', $node->connstr('postgres'), @changes ], '<', \undef, '>', \$out, '2>', \$err);
+	$node->safe_psql('postgres', 'SELECT count(*) FROM t') for 1 .. $round * 2;
+	$node->stop('immediate');
+	$session->finish;
+	$node->start;
+	settled(1 => 'active', 3 => 'active');
+	# What it was when the list was written last, or what the server has just begun with.
+	$node->poll_query_until('postgres', q{SELECT state = 'active' FROM pg_stat_flashcache_device WHERE device = 2})
+	  or die devices('state, reason', 'device = 2');
+	my $hits = hits("killed while it changes, $round");
+	cmp_ok($hits, '>', 0, "killed while it changes, $round: pages of the others");
+	is(-s $second, 65536 + devices('size', 'device = 2'), "killed while it changes, $round: the file is as long as the list says");
+}
 
 # Disabled and removed is for good.
 $node->safe_psql('postgres', "SELECT pg_flashcache_disable_device('$second'); SELECT pg_flashcache_remove_device('$third')");
