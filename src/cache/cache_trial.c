@@ -233,8 +233,8 @@ fc_cache_still_slow(bool *slow)
 			slots[nslots++] = slot;
 	}
 	if (nslots == 0)
-		slots[nslots++] = first_slot(); /* invalidated meanwhile: it was written
-										 * once */
+		slots[nslots++] = first_slot(); /* invalidated meanwhile: it was
+										 * written once */
 	*slow = !fc_times_fast_again(measure(slots, nslots, 1, false, &io));
 	return io;
 }

@@ -325,8 +325,8 @@ fc_directory_publish(FcSlotNo slot, const FcTag *tag, uint64 hash,
 			result = FC_PUBLISH_EXISTS;
 		else
 		{
-			fc_unlink_entry(link, FC_SLOT_FREE);	/* dead, not yet swept, or out
-													 * of reach */
+			fc_unlink_entry(link, FC_SLOT_FREE);	/* dead, not yet swept, or
+													 * out of reach */
 			replaced = true;
 		}
 	}

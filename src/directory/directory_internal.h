@@ -228,8 +228,7 @@ fc_count_invalidated(FcRel rel)
 /* ---- directory_chunks.c: which slots there are, and which may be used ---- */
 
 #define FC_CHUNK_READABLE 0x80000000u
-#define FC_CHUNK_OPEN 0x7FFFFFFFu	/* so many of its first slots may be
-									 * taken */
+#define FC_CHUNK_OPEN 0x7FFFFFFFu	/* so many of its first slots may be taken */
 
 extern void fc_chunks_init(uint32 slots);
 

@@ -342,7 +342,11 @@ fc_store_ahead_start(FcAhead *ahead, FcSlotNo first, char *pages, int n, int tim
 	FcFault		fault;
 
 	*io = FC_IO_OK;
-	/* it may have been moved since it was looked up, and no longer lie in a row */
+
+	/*
+	 * it may have been moved since it was looked up, and no longer lie in a
+	 * row
+	 */
 	if (unlikely(place.no == FC_NO_DEVICE || fc_store_in_a_row(first, n) < n) ||
 		!fc_device_readable(place.no))
 		return false;

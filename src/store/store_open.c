@@ -501,7 +501,10 @@ is_same_device(const FcDeviceRequest *r, int fd, const struct stat *st)
 
 	if (r->no != FC_THE_DEVICE)
 	{
-		/* the identity says it all, also of a device that this run has not had open */
+		/*
+		 * the identity says it all, also of a device that this run has not
+		 * had open
+		 */
 		char	   *wanted = other_header(r);
 
 		return wanted != NULL &&
