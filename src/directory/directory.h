@@ -77,7 +77,7 @@ extern uint32 fc_directory_used(void);
  */
 extern void fc_directory_set_chunk(uint32 chunk, uint32 n, uint32 open, bool readable);
 
-/* Slots of all chunks that are not absent. */
+/* Slots of all chunks whose entries may give a hit. */
 extern uint32 fc_directory_capacity(void);
 
 /* Is the slot there, and may it be taken?  Writer only. */

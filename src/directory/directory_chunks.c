@@ -39,11 +39,12 @@ fc_chunks_init(uint32 slots)
 void
 fc_directory_set_chunk(uint32 chunk, uint32 n, uint32 open, bool readable)
 {
-	uint32		was = fc_dir->chunk_slots[chunk];
+	bool		was_readable = (pg_atomic_read_u32(&fc_dir->chunk[chunk]) & FC_CHUNK_READABLE) != 0;
+	uint32		was = was_readable ? fc_dir->chunk_slots[chunk] : 0;
 
 	Assert(chunk < fc_chunks(fc_dir->slots) && open <= n && n <= fc_chunk_slots(fc_dir->slots, chunk));
 	fc_dir->chunk_slots[chunk] = n;
-	pg_atomic_write_u32(&fc_dir->capacity, pg_atomic_read_u32(&fc_dir->capacity) - was + n);
+	pg_atomic_write_u32(&fc_dir->capacity, pg_atomic_read_u32(&fc_dir->capacity) - was + (readable ? n : 0));
 	pg_atomic_write_u32(&fc_dir->chunk[chunk], open | (readable ? FC_CHUNK_READABLE : 0));
 }
 

@@ -84,7 +84,7 @@ typedef struct FcDirectory
 								 * active */
 	char		pad3[PG_CACHE_LINE_SIZE];
 	uint32		chunk_shift;	/* never changes */
-	pg_atomic_uint32 capacity;	/* slots of all chunks that are not absent; no
+	pg_atomic_uint32 capacity;	/* slots of all chunks that may be read; no
 								 * order needed */
 	pg_atomic_uint32 chunk[FC_CHUNKS];	/* FC_CHUNK_OPEN, FC_CHUNK_READABLE */
 	uint32		chunk_slots[FC_CHUNKS]; /* 0: absent; of the writer */

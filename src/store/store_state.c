@@ -117,7 +117,8 @@ fc_state_no_way(FcDeviceNo no, int timeout_ms)
 	uint32		opening = fc_follow_opening[no];
 
 	Assert(errno != 0);
-	if (opening != fc_state_opening(no))
+	/* somebody has reopened it, or it has been let go of: that is no news */
+	if (opening != fc_state_opening(no) || !fc_device_readable(no))
 		return FC_IO_FAILED;
 	switch (errno)
 	{
@@ -365,7 +366,6 @@ fc_store_forget(FcDeviceNo no)
 	Assert(fc_in_writer() && no != FC_THE_DEVICE && !fc_device_readable(no));
 	memset(&device->seen, 0, sizeof(device->seen));
 	memset(device->identity, 0, sizeof(device->identity));
-	device->path[0] = '\0';
 	device->shares[0] = '\0';
 	fc_device_forget_counters(no);
 }

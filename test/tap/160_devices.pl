@@ -132,12 +132,29 @@ fc_to_flash($node, 't');
 is($moved{hits}, 300, 'all of it');
 cmp_ok($moved{1} + $moved{2} + $moved{3}, '>=', 300, 'each from one of them');
 
+# A new writer takes all of them over.
+my $pid = $node->safe_psql('postgres', 'SELECT writer_pid FROM pg_stat_flashcache');
+kill 'TERM', $pid;
+$node->poll_query_until('postgres', "SELECT writer_pid <> $pid FROM pg_stat_flashcache") or die 'no new writer';
+fc_writer_round($node);
+is(devices('state'), "active\nactive\nactive", 'a new writer uses all of them');
+fc_evict($node, 't');
+%moved = moved(sub { is(all_there(), $all, 'read after that') });
+is($moved{hits}, 300, 'nothing was forgotten');
+
+# All of them are erased.
+sub has_pages { return scalar(grep { slurp_file($_) =~ /x{5000}/ } fc_flash_file($node), $second, $third) }
+cmp_ok(has_pages(), '>=', 2, 'pages are on them');
+$node->safe_psql('postgres', 'SELECT pg_flashcache_scrub(true)');
+is(has_pages(), 0, 'none of them has any after a scrub');
+fc_to_flash($node, 't');
+
 # Disabled: its pages are forgotten; enabled: it begins empty.
 $used = devices('used', 'device = 3');
 is(change('disable', $third), '', 'disabled');
 is(devices('state, used', 'device = 3'), 'disabled|0', 'it is, and empty');
-%now = fc_stat($node, 'state');
-is($now{state}, 'active', 'the cache is active');
+%now = fc_stat($node, 'state', 'slots');
+is_deeply(\%now, { state => 'active', slots => 256 + 512 }, 'the cache is active, with the slots of the others');
 fc_evict($node, 't');
 %moved = moved(sub { is(all_there(), $all, 'read from the others') });
 is($moved{3}, 0, 'none from it');
