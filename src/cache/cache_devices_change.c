@@ -203,11 +203,19 @@ reopen(FcDeviceNo no, uint32 slots, FcReason *error)
 static FcChangeStep
 grow(FcDeviceNo no, uint32 slots, FcReason *error)
 {
+	FcDeviceEntry entry;
+	FcReason	again;
+
+	(void) fc_list_entry(no, &entry);
 	if (!fc_devices_would_fit(no, slots, error))
 		return FC_CHANGE_FAILED;
 	if (!reopen(no, slots, error))
 	{
-		fc_store_set_state(no, FC_DEVICE_OFF, error);
+		/* there may be no space: it goes on as it was */
+		if (reopen(no, entry.slots, &again))
+			fc_devices_write_list();
+		else
+			fc_store_set_state(no, FC_DEVICE_OFF, &again);
 		return FC_CHANGE_FAILED;
 	}
 	(void) fc_devices_place_more(no, slots, error);

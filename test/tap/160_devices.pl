@@ -94,6 +94,15 @@ is($moved{hits}, 300, 'all of it');
 cmp_ok($moved{1} + $moved{2}, '>=', 300, 'by one of the devices');
 cmp_ok($moved{2}, '>', 300 - 256, 'what the first can\'t hold of the second');
 
+# No space to become larger: it goes on as it was.
+fc_failpoint($node, 'store_open', 'nospace', 2);
+like(change('resize', $second, 6 << 20), qr/^could not resize the device: could not reserve .* for "\Q$second\E": No space left on device/, 'no space');
+fc_failpoint($node, 'store_open', 'off');
+is(devices('state, size', 'device = 2'), 'active|4194304', 'it goes on');
+fc_evict($node, 't');
+%moved = moved(sub { is(all_there(), $all, 'read after that') });
+is($moved{hits}, 300, 'with all that it had');
+
 # Larger, by a part of a chunk, and smaller again; what is left stays.
 is(change('resize', $second, (5 << 20) + 3 * PAGE), '', 'larger');
 is(devices('size', 'device = 2'), (5 << 20) + 3 * PAGE, 'its size is shown');
