@@ -116,7 +116,7 @@ fc_devices_reserve(FcDeviceNo no, int wanted, FcSlotNo *slots)
 
 /* ---- opening ---- */
 
-/* O2 */
+/* O2, D5 */
 static void
 before_use(bool same)
 {
@@ -178,7 +178,7 @@ fc_devices_open(FcDeviceNo no, bool make, FcReason *error)
 		if (fc_store_chunk(chunk, &index) == no)
 			kept += fc_directory_chunk_used(chunk);
 	fc_store_set_state(no, FC_DEVICE_ACTIVE, NULL); /* O4 */
-	fc_devices_set_flags(no, entry.slots, true, true);
+	fc_devices_set_flags(no, entry.slots, true, true);	/* D2 */
 	trouble[no].active_since = fc_now_ns();
 	trouble[no].probe_at = 0;
 	fc_store_set_next_probe(no, 0);
@@ -217,7 +217,7 @@ look_up(FcDeviceNo no, FcDeviceEntry *entry)
 	entry->slots = (uint32) fc_setting_size;
 }
 
-/* It has gone off: it is not asked for slots, its entries give no hit, and the log is told. */
+/* D4: it has gone off, is not asked for slots, and its entries give no hit; the server's log is told. */
 static void
 note_trouble(FcDeviceNo no)
 {
@@ -250,7 +250,7 @@ fc_devices_note_trouble(void)
 			note_trouble(no);
 }
 
-/* ---- the first one, while others are in use ---- */
+/* ---- D6: the first one, while others are in use ---- */
 
 bool
 fc_devices_first_is_off(void)
@@ -421,7 +421,11 @@ fc_devices_start(void)
 			take_over(no);
 		return;
 	}
-	/* not again by a writer that comes after one that has removed all of them */
+
+	/*
+	 * D7; not again by a writer that comes after one that has removed all of
+	 * them
+	 */
 	if (fc_cache_state() != FC_STATE_STARTING && fc_cache_state() != FC_STATE_DISABLED)
 		return;
 	if (fc_list_read(&list, &there))

@@ -119,7 +119,7 @@ enable_device(FcDeviceNo no, FcReason *error)
 	return FC_CHANGE_FAILED;
 }
 
-/* ---- slots that are to go ---- */
+/* ---- slots that are to go: D1 ---- */
 
 /* From now on nobody takes those behind the first so many slots. */
 static void

@@ -107,7 +107,7 @@ find_all(FcDeviceNo no, uint32 slots, bool really, bool open, FcReason *error)
 		found += n;
 		if (!really)
 			continue;
-		fc_device_list->since[chunk] = position;
+		fc_device_list->since[chunk] = position;	/* K16 */
 		fc_directory_set_chunk(chunk, n, open ? n : 0, open);
 		fc_store_set_chunk(chunk, no, index);
 	}
@@ -210,6 +210,7 @@ fc_devices_place_list(const FcDeviceList *list)
 		uint32		n = no == FC_NO_DEVICE ? 0 : fc_devices_chunk_wants(list->device[no].slots, index);
 		bool		first = no == FC_THE_DEVICE;
 
+		/* K17: entries will be restored there, and give no hit */
 		fc_device_list->since[chunk] = list->since[chunk];
 		fc_directory_set_chunk(chunk, n, first ? n : 0, first);
 		fc_store_set_chunk(chunk, no, index);

@@ -502,7 +502,7 @@ fc_cache_read(const FcRun *run, char *const *pages)
 	Assert(!fc_directory_locked());
 	for (int i = 0; i < run->n; i++)
 		slots[i] = run->ref[i].slot;
-	fc_failpoint_of(FC_FP_READ_LOOKED_UP, point_of(slots[0]));
+	fc_failpoint_of(FC_FP_READ_LOOKED_UP, point_of(run->ref[0].slot));
 	begin = fc_now_ns();
 	if (run->stream != NULL)
 		fc_cache_ahead_continue(run->stream, &tag, run->ref, run->n);
@@ -510,7 +510,7 @@ fc_cache_read(const FcRun *run, char *const *pages)
 	if (read < run->n && io == FC_IO_OK)
 		read += fc_store_read(&slots[read], &pages[read], run->n - read, fc_setting_io_timeout, &io);
 	Assert(ahead >= 0 && ahead <= read && read <= run->n);
-	fc_failpoint_of(FC_FP_READ_DONE, point_of(slots[0]));
+	fc_failpoint_of(FC_FP_READ_DONE, point_of(run->ref[0].slot));
 	if (unlikely(io == FC_IO_BROKEN))
 		fc_cache_device_broken();
 

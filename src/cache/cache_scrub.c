@@ -169,7 +169,7 @@ FcScrubStep
 fc_cache_scrub_step(FcScrubResult *result)
 {
 	FcState		state = fc_cache_state();
-	FcSlotNo	slots[BATCH];
+	FcSlotNo	slots[BATCH] = {0};
 	bool		limited;
 	bool		broken = false;
 	int			run;

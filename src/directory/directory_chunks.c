@@ -86,6 +86,7 @@ fc_directory_chunk_used(uint32 chunk)
 	return pg_atomic_read_u32(&fc_dir->chunk_used[chunk]);
 }
 
+/* D1 */
 void
 fc_directory_drain(FcSlotNo first, uint32 n)
 {

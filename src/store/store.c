@@ -588,7 +588,7 @@ fc_store_sync(int timeout_ms)
 
 		if (!fc_device_readable(no) || fc_store_sync_device(no, timeout_ms) == FC_IO_OK)
 			continue;
-		/* what it confirmed may be lost: it does not stay in use */
+		/* K15: what it confirmed may be lost, so it does not stay in use */
 		errno = fc_store_last_errno();
 		fc_fail(&why, "Check the device.", "could not flush \"%s\": %m", fc_store_path(no));
 		fc_device_trouble(no, fc_state_opening(no), &why);

@@ -61,7 +61,7 @@ typedef struct Head
 const FcStoreOwner *fc_process_owner = NULL;
 int			fc_process_patience_ms = 0;
 
-/* One for each device: what the writer knows of it. */
+/* D3: one for each device, and what the writer knows of it. */
 typedef struct Process
 {
 	Head	   *head;

@@ -94,7 +94,7 @@ fc_state_opening(FcDeviceNo no)
 }
 
 /*
- * That is enough: the reason is in `trouble`.  Of the first device the cache
+ * D4.  That is enough: the reason is in `trouble`.  Of the first device the cache
  * goes off, and the caller sees to that; another one goes off alone, here, and
  * for the caller the pages are not to be had.
  */
