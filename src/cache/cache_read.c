@@ -469,11 +469,24 @@ is_good(const FcTag *tag, const FcSlotRef *ref, const char *page)
 	return true;
 }
 
-/* For pause points: on which device it was, by numbers from 1 on. */
+/* For pause points: the relation that is read, and the device, by numbers from 1 on. */
+static uint32 point_about[2];
+
 static uint32
-point_of(FcSlotNo slot)
+about(int i)
 {
-	return fc_failpoints_armed() ? fc_store_device_of(slot) + 1 : 0;
+	return point_about[i];
+}
+
+static int
+at_point(const FcRun *run)
+{
+	if (unlikely(fc_failpoints_armed()))
+	{
+		point_about[0] = run->tag.rel;
+		point_about[1] = fc_store_device_of(run->ref[0].slot) + 1;
+	}
+	return lengthof(point_about);
 }
 
 int
@@ -502,7 +515,7 @@ fc_cache_read(const FcRun *run, char *const *pages)
 	Assert(!fc_directory_locked());
 	for (int i = 0; i < run->n; i++)
 		slots[i] = run->ref[i].slot;
-	fc_failpoint_of(FC_FP_READ_LOOKED_UP, point_of(run->ref[0].slot));
+	fc_failpoint_about(FC_FP_READ_LOOKED_UP, about, at_point(run));
 	begin = fc_now_ns();
 	if (run->stream != NULL)
 		fc_cache_ahead_continue(run->stream, &tag, run->ref, run->n);
@@ -510,7 +523,7 @@ fc_cache_read(const FcRun *run, char *const *pages)
 	if (read < run->n && io == FC_IO_OK)
 		read += fc_store_read(&slots[read], &pages[read], run->n - read, fc_setting_io_timeout, &io);
 	Assert(ahead >= 0 && ahead <= read && read <= run->n);
-	fc_failpoint_of(FC_FP_READ_DONE, point_of(run->ref[0].slot));
+	fc_failpoint_about(FC_FP_READ_DONE, about, at_point(run));
 	if (unlikely(io == FC_IO_BROKEN))
 		fc_cache_device_broken();
 

@@ -22,6 +22,9 @@ my ($second, $third) = ("$base/second", "$base/third");
 # More pages than fit on any of them.
 my $pages = 500;
 my $all   = "$pages|125250|5001";
+
+# The clock hand goes round these small devices, and a page of a catalog may take the slot of one.
+my $taken = 25;
 $node->safe_psql('postgres', qq{
 	CREATE TABLE t (n int, v text);
 	ALTER TABLE t ALTER v SET STORAGE PLAIN;
@@ -109,7 +112,7 @@ settled(%active, 2 => 'off');
 like(slurp_file($node->logfile, $offset), qr/WARNING:  pg_flashcache does not use "\Q$second\E": could not open "\Q$second\E": No such file or directory/,
 	'gone: a warning');
 my $hits = hits('gone');
-cmp_ok($hits, '>=', $pages - $had{2}, 'gone: the others have all that they had');
+cmp_ok($hits, '>=', $pages - $had{2} - $taken, 'gone: the others have all that they had');
 cmp_ok($hits, '<', $pages, 'gone: what was on it is not there');
 # And it is back while the server runs.
 rename "$second.away", $second or die $!;
@@ -128,7 +131,7 @@ $node->start;
 settled(%active);
 unlike(slurp_file($node->logfile, $offset), qr/uses "\Q$second\E".*It has kept/, 'replaced: nothing is kept');
 $hits = hits('replaced');
-cmp_ok($hits, '>=', $pages - $had{2}, 'replaced: the others have all that they had');
+cmp_ok($hits, '>=', $pages - $had{2} - $taken, 'replaced: the others have all that they had');
 cmp_ok($hits, '<', $pages, 'replaced: it has nothing');
 
 # Somebody else has it.
@@ -141,7 +144,7 @@ $node->start;
 settled(%active, 3 => 'off');
 like(devices('reason', 'device = 3'), qr/is in use by another server/, 'held: the reason');
 $hits = hits('held');
-cmp_ok($hits, '>=', $pages - $had{3}, 'held: the others have all that they had');
+cmp_ok($hits, '>=', $pages - $had{3} - $taken, 'held: the others have all that they had');
 close $held;
 $node->safe_psql('postgres', "SELECT pg_flashcache_enable_device('$third')");
 
