@@ -1093,60 +1093,6 @@ GRANT EXECUTE ON FUNCTION pg_flashcache_warmth() TO pg_read_all_stats;
 GRANT EXECUTE ON FUNCTION pg_flashcache_is_warm(float8) TO pg_read_all_stats;
 GRANT SELECT ON pg_flashcache_warmth TO pg_read_all_stats;
 
--- ---- tablespaces that are read without the cache ----
-
-CREATE FUNCTION pg_flashcache_tablespace_rows(
-	OUT spcoid oid,
-	OUT state text,
-	OUT since timestamptz,
-	OUT disk_read_us double precision,
-	OUT flash_read_us double precision,
-	OUT windows bigint,
-	OUT bypasses bigint,
-	OUT bypassed_reads bigint,
-	OUT next_trial timestamptz)
-RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'fc_tablespaces'
-LANGUAGE C VOLATILE PARALLEL SAFE ROWS 8;
-
-COMMENT ON FUNCTION pg_flashcache_tablespace_rows() IS
-	'which tablespaces are read without the cache; see view pg_flashcache_tablespaces';
-
-CREATE VIEW pg_flashcache_tablespaces AS
-	SELECT s.spcoid, t.spcname, s.state, s.since, s.disk_read_us, s.flash_read_us,
-		s.windows, s.bypasses, s.bypassed_reads, s.next_trial
-	FROM @extschema@.pg_flashcache_tablespace_rows() s
-		JOIN pg_catalog.pg_tablespace t ON t.oid OPERATOR(pg_catalog.=) s.spcoid;
-
-COMMENT ON VIEW pg_flashcache_tablespaces IS
-	'whether reads of a tablespace use the cache, one row for each that was read since the start of the server (64 at most); see pg_flashcache.bypass';
-
-COMMENT ON COLUMN pg_flashcache_tablespaces.spcoid IS
-	'OID of the tablespace';
-COMMENT ON COLUMN pg_flashcache_tablespaces.spcname IS
-	'its name';
-COMMENT ON COLUMN pg_flashcache_tablespaces.state IS
-	'cached; bypassed: its disk is about as fast as flash, and nothing of it is read from flash or written there; trial: a part of its pages is read either way';
-COMMENT ON COLUMN pg_flashcache_tablespaces.since IS
-	'since when it has been cached, or bypassed, trials within that time included; NULL: not looked at yet';
-COMMENT ON COLUMN pg_flashcache_tablespaces.disk_read_us IS
-	'microseconds that reading a page from the disk took on average, in the last comparison; NULL: none yet';
-COMMENT ON COLUMN pg_flashcache_tablespaces.flash_read_us IS
-	'the same from flash, at the same time';
-COMMENT ON COLUMN pg_flashcache_tablespaces.windows IS
-	'comparisons since the start of the server';
-COMMENT ON COLUMN pg_flashcache_tablespaces.bypasses IS
-	'how often it has become bypassed since the start of the server';
-COMMENT ON COLUMN pg_flashcache_tablespaces.bypassed_reads IS
-	'pages that were not looked for on flash, in trials, too, since the start of the server; they are no misses';
-COMMENT ON COLUMN pg_flashcache_tablespaces.next_trial IS
-	'when it is compared again, at the earliest; NULL: at present, or as soon as it is read';
-
-REVOKE ALL ON FUNCTION pg_flashcache_tablespace_rows() FROM PUBLIC;
-REVOKE ALL ON pg_flashcache_tablespaces FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION pg_flashcache_tablespace_rows() TO pg_read_all_stats;
-GRANT SELECT ON pg_flashcache_tablespaces TO pg_read_all_stats;
-
 -- ---- devices ----
 
 CREATE FUNCTION pg_flashcache_device_rows(
@@ -1261,3 +1207,57 @@ REVOKE ALL ON FUNCTION pg_flashcache_disable_device(text) FROM PUBLIC;
 REVOKE ALL ON FUNCTION pg_flashcache_enable_device(text) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION pg_flashcache_device_rows() TO pg_monitor;
 GRANT SELECT ON pg_stat_flashcache_device TO pg_monitor;
+
+-- ---- tablespaces that are read without the cache ----
+
+CREATE FUNCTION pg_flashcache_tablespace_rows(
+	OUT spcoid oid,
+	OUT state text,
+	OUT since timestamptz,
+	OUT disk_read_us double precision,
+	OUT flash_read_us double precision,
+	OUT windows bigint,
+	OUT bypasses bigint,
+	OUT bypassed_reads bigint,
+	OUT next_trial timestamptz)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'fc_tablespaces'
+LANGUAGE C VOLATILE PARALLEL SAFE ROWS 8;
+
+COMMENT ON FUNCTION pg_flashcache_tablespace_rows() IS
+	'which tablespaces are read without the cache; see view pg_flashcache_tablespaces';
+
+CREATE VIEW pg_flashcache_tablespaces AS
+	SELECT s.spcoid, t.spcname, s.state, s.since, s.disk_read_us, s.flash_read_us,
+		s.windows, s.bypasses, s.bypassed_reads, s.next_trial
+	FROM @extschema@.pg_flashcache_tablespace_rows() s
+		JOIN pg_catalog.pg_tablespace t ON t.oid OPERATOR(pg_catalog.=) s.spcoid;
+
+COMMENT ON VIEW pg_flashcache_tablespaces IS
+	'whether reads of a tablespace use the cache, one row for each that was read since the start of the server (64 at most); see pg_flashcache.bypass';
+
+COMMENT ON COLUMN pg_flashcache_tablespaces.spcoid IS
+	'OID of the tablespace';
+COMMENT ON COLUMN pg_flashcache_tablespaces.spcname IS
+	'its name';
+COMMENT ON COLUMN pg_flashcache_tablespaces.state IS
+	'cached; bypassed: its disk is about as fast as flash, and nothing of it is read from flash or written there; trial: a part of its pages is read either way';
+COMMENT ON COLUMN pg_flashcache_tablespaces.since IS
+	'since when it has been cached, or bypassed, trials within that time included; NULL: not looked at yet';
+COMMENT ON COLUMN pg_flashcache_tablespaces.disk_read_us IS
+	'microseconds that reading a page from the disk took on average, in the last comparison; NULL: none yet';
+COMMENT ON COLUMN pg_flashcache_tablespaces.flash_read_us IS
+	'the same from flash, at the same time';
+COMMENT ON COLUMN pg_flashcache_tablespaces.windows IS
+	'comparisons since the start of the server';
+COMMENT ON COLUMN pg_flashcache_tablespaces.bypasses IS
+	'how often it has become bypassed since the start of the server';
+COMMENT ON COLUMN pg_flashcache_tablespaces.bypassed_reads IS
+	'pages that were not looked for on flash, in trials, too, since the start of the server; they are no misses';
+COMMENT ON COLUMN pg_flashcache_tablespaces.next_trial IS
+	'when it is compared again, at the earliest; NULL: at present, or as soon as it is read';
+
+REVOKE ALL ON FUNCTION pg_flashcache_tablespace_rows() FROM PUBLIC;
+REVOKE ALL ON pg_flashcache_tablespaces FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION pg_flashcache_tablespace_rows() TO pg_read_all_stats;
+GRANT SELECT ON pg_flashcache_tablespaces TO pg_read_all_stats;
