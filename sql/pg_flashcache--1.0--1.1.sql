@@ -1099,6 +1099,121 @@ GRANT EXECUTE ON FUNCTION pg_flashcache_warmth() TO pg_read_all_stats;
 GRANT EXECUTE ON FUNCTION pg_flashcache_is_warm(float8) TO pg_read_all_stats;
 GRANT SELECT ON pg_flashcache_warmth TO pg_read_all_stats;
 
+-- ---- devices ----
+
+CREATE FUNCTION pg_flashcache_device_rows(
+	OUT device integer,
+	OUT path text,
+	OUT state text,
+	OUT reason text,
+	OUT since timestamptz,
+	OUT next_probe timestamptz,
+	OUT size bigint,
+	OUT used bigint,
+	OUT reads bigint,
+	OUT read_us double precision,
+	OUT writes bigint,
+	OUT write_bytes bigint,
+	OUT write_us double precision,
+	OUT read_errors bigint,
+	OUT write_errors bigint,
+	OUT timeouts bigint)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'fc_devices_rows'
+LANGUAGE C VOLATILE PARALLEL SAFE ROWS 8;
+
+COMMENT ON FUNCTION pg_flashcache_device_rows() IS
+	'devices of the flash cache; see view pg_stat_flashcache_device';
+
+CREATE VIEW pg_stat_flashcache_device AS
+	SELECT * FROM @extschema@.pg_flashcache_device_rows();
+
+COMMENT ON VIEW pg_stat_flashcache_device IS
+	'devices of the flash cache, one row each, with what was done with them since the start of the server';
+
+COMMENT ON COLUMN pg_stat_flashcache_device.device IS
+	'number of the device; 1 is that of pg_flashcache.file';
+COMMENT ON COLUMN pg_stat_flashcache_device.path IS
+	'file or block device';
+COMMENT ON COLUMN pg_stat_flashcache_device.state IS
+	'of the first device the state of the cache; of others starting, active, draining (it is being removed), off (in trouble, and tried again by itself) or disabled';
+COMMENT ON COLUMN pg_stat_flashcache_device.reason IS
+	'why it is in that state; NULL if it is active';
+COMMENT ON COLUMN pg_stat_flashcache_device.since IS
+	'since when it has been in that state';
+COMMENT ON COLUMN pg_stat_flashcache_device.next_probe IS
+	'when a device that is off is tried again; NULL otherwise';
+COMMENT ON COLUMN pg_stat_flashcache_device.size IS
+	'bytes for pages';
+COMMENT ON COLUMN pg_stat_flashcache_device.used IS
+	'pages on it; of a device that is off, pages that it may bring back';
+COMMENT ON COLUMN pg_stat_flashcache_device.reads IS
+	'pages read from it';
+COMMENT ON COLUMN pg_stat_flashcache_device.read_us IS
+	'microseconds that a request of a session to read took on average, of one page or several; NULL if there was none';
+COMMENT ON COLUMN pg_stat_flashcache_device.writes IS
+	'pages written to it';
+COMMENT ON COLUMN pg_stat_flashcache_device.write_bytes IS
+	'bytes of these';
+COMMENT ON COLUMN pg_stat_flashcache_device.write_us IS
+	'microseconds that a request to write took on average, of one page or several; NULL if there was none';
+COMMENT ON COLUMN pg_stat_flashcache_device.read_errors IS
+	'requests to read that failed, or were not answered in time';
+COMMENT ON COLUMN pg_stat_flashcache_device.write_errors IS
+	'requests to write or flush that failed, or were not answered in time';
+COMMENT ON COLUMN pg_stat_flashcache_device.timeouts IS
+	'requests that were not answered within pg_flashcache.io_timeout';
+
+CREATE FUNCTION pg_flashcache_add_device(path text, size bigint)
+RETURNS void
+AS 'MODULE_PATHNAME', 'fc_add_device'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION pg_flashcache_add_device(text, bigint) IS
+	'adds a file or block device, of so many bytes, to the flash cache; the file is made if it is not there';
+
+CREATE FUNCTION pg_flashcache_remove_device(path text)
+RETURNS void
+AS 'MODULE_PATHNAME', 'fc_remove_device'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION pg_flashcache_remove_device(text) IS
+	'forgets the pages on a device of the flash cache, and lets go of it; the file stays';
+
+CREATE FUNCTION pg_flashcache_resize_device(path text, size bigint)
+RETURNS void
+AS 'MODULE_PATHNAME', 'fc_resize_device'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION pg_flashcache_resize_device(text, bigint) IS
+	'makes a device of the flash cache larger or smaller, in bytes; pages on what is left stay';
+
+CREATE FUNCTION pg_flashcache_disable_device(path text)
+RETURNS void
+AS 'MODULE_PATHNAME', 'fc_disable_device'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION pg_flashcache_disable_device(text) IS
+	'forgets the pages on a device of the flash cache, and does not use it until it is enabled, also after a restart';
+
+CREATE FUNCTION pg_flashcache_enable_device(path text)
+RETURNS void
+AS 'MODULE_PATHNAME', 'fc_enable_device'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION pg_flashcache_enable_device(text) IS
+	'uses a device of the flash cache that was disabled, or tries at once one that is off';
+
+REVOKE ALL ON FUNCTION pg_flashcache_device_rows() FROM PUBLIC;
+REVOKE ALL ON pg_stat_flashcache_device FROM PUBLIC;
+REVOKE ALL ON FUNCTION pg_flashcache_add_device(text, bigint) FROM PUBLIC;
+REVOKE ALL ON FUNCTION pg_flashcache_remove_device(text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION pg_flashcache_resize_device(text, bigint) FROM PUBLIC;
+REVOKE ALL ON FUNCTION pg_flashcache_disable_device(text) FROM PUBLIC;
+REVOKE ALL ON FUNCTION pg_flashcache_enable_device(text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION pg_flashcache_device_rows() TO pg_monitor;
+GRANT SELECT ON pg_stat_flashcache_device TO pg_monitor;
+
 -- ---- tablespaces that are read without the cache ----
 
 CREATE FUNCTION pg_flashcache_tablespace_rows(

@@ -129,7 +129,8 @@ typedef struct FcFailpoints
 	pg_atomic_uint32 action[FC_FP_COUNT];	/* FcFailpointAction, and above 8
 											 * bits the delay */
 	pg_atomic_uint32 only[FC_FP_COUNT]; /* relation number that a page must
-										 * have; 0 = any */
+										 * have, or number of a device, from 1
+										 * on; 0 = any */
 	pg_atomic_uint32 paused[FC_FP_COUNT];	/* processes standing there */
 } FcFailpoints;
 
@@ -195,6 +196,19 @@ fc_failpoint_of(FcFailpointId id, uint32 rel)
 		return false;
 	only = pg_atomic_read_u32(&fc_failpoints->only[id]);
 	return (only == 0 || only == rel) && fc_failpoint_slow(id);
+}
+
+/* What a test wants to go wrong with a device, or with all: `only` is its number plus 1. */
+static inline FcFault
+fc_failpoint_fault_of(FcFailpointId id, uint32 device)
+{
+	FcFault		none = {FC_FP_OFF, 0};
+	uint32		only;
+
+	if (likely(!fc_failpoints_armed()))
+		return none;
+	only = pg_atomic_read_u32(&fc_failpoints->only[id]);
+	return only == 0 || only == device + 1 ? fc_failpoint_fault_slow(id) : none;
 }
 
 /* And about n pages, of which `rel(i)` belongs to that relation. */
@@ -274,6 +288,14 @@ fc_failpoints_armed(void)
 
 static inline FcFault
 fc_failpoint_fault(FcFailpointId id)
+{
+	FcFault		none = {FC_FP_OFF, 0};
+
+	return none;
+}
+
+static inline FcFault
+fc_failpoint_fault_of(FcFailpointId id, uint32 device)
 {
 	FcFault		none = {FC_FP_OFF, 0};
 

@@ -144,11 +144,12 @@ shmem_parts(FcPart *parts)
 		parts[n++] = fc_advice_part();
 	if (listens)
 		return n;
-	n += fc_cache_parts(fc_setting_size, fc_setting_persistence, parts + n);
+	n += fc_cache_parts(fc_settings_slots(), fc_setting_persistence, parts + n);
 	parts[n++] = fc_admission_part(fc_setting_size);
 	parts[n++] = fc_writer_part();
 	parts[n++] = fc_writer_scrub_part();
 	parts[n++] = fc_writer_load_part();
+	parts[n++] = fc_writer_devices_part();
 	parts[n++] = fc_warm_part();
 	if (fc_setting_max_policy_files > 0)
 		parts[n++] = fc_rules_part(fc_setting_max_policy_files);
@@ -205,7 +206,7 @@ shmem_init(Size bytes)
 		LWLockRelease(AddinShmemInitLock);
 		return;
 	}
-	fc_cache_shmem_init(fc_setting_size, fc_setting_persistence, bytes, tranche);
+	fc_cache_shmem_init(fc_settings_slots(), fc_setting_size, fc_setting_persistence, bytes, tranche);
 	fc_admission_shmem_init(fc_setting_size);
 	fc_warm_shmem_init(fc_setting_persistence);
 	fc_rules_shmem_init(fc_setting_max_policy_files, tranche);

@@ -165,11 +165,11 @@ fc_policy_region_sets(uint32_t slots)
 /* ---- ageing ---- */
 
 FcAged
-fc_policy_age(FcAge *age, uint32_t slots, uint32_t seen_sets)
+fc_policy_age(FcAge *age, uint32_t slots, uint32_t there, uint32_t seen_sets)
 {
 	FcAged		aged = {-1, -1, false};
 
-	if (++age->regions >= (uint64_t) slots * FC_AGE_REGIONS)
+	if (++age->regions >= (uint64_t) there * FC_AGE_REGIONS)
 	{
 		age->regions = 0;
 		aged.regions = true;
@@ -180,9 +180,9 @@ fc_policy_age(FcAge *age, uint32_t slots, uint32_t seen_sets)
 	aged.slot = age->slot;
 	age->slot = age->slot + 1 < slots ? age->slot + 1 : 0;
 	age->sets_due += seen_sets;
-	if (age->sets_due >= slots)
+	if (age->sets_due >= there)
 	{
-		age->sets_due -= slots;
+		age->sets_due -= there;
 		aged.set = age->set;
 		age->set = age->set + 1 < seen_sets ? age->set + 1 : 0;
 	}

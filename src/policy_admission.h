@@ -140,7 +140,7 @@ typedef struct FcAge
 	uint32_t	rest;			/* offers since the last slot */
 	uint32_t	slot;			/* the next ones */
 	uint32_t	set;
-	uint64_t	sets_due;		/* in units of 1 / slots */
+	uint64_t	sets_due;		/* in units of 1 / slots that there are */
 	uint64_t	regions;		/* offers since regions were halved */
 } FcAge;
 
@@ -152,7 +152,8 @@ typedef struct FcAged
 	bool		regions;
 } FcAged;
 
-extern FcAged fc_policy_age(FcAge *age, uint32_t slots, uint32_t seen_sets);
+/* `there`: of the slots, those that there are; the caller passes over the others. */
+extern FcAged fc_policy_age(FcAge *age, uint32_t slots, uint32_t there, uint32_t seen_sets);
 
 /* ---- admission ---- */
 

@@ -37,6 +37,7 @@
 
 char	   *fc_setting_file = NULL;
 int			fc_setting_size = 0;
+int			fc_setting_max_size = 0;
 bool		fc_setting_advice = false;
 double		fc_setting_advice_flash_read_time = 0.1;
 bool		fc_setting_enabled = true;
@@ -236,6 +237,12 @@ is_rounded_away(const char *name, const char *value)
 		parse_real(value, &blocks, GUC_UNIT_BLOCKS, NULL) && blocks != 0;
 }
 
+uint32
+fc_settings_slots(void)
+{
+	return (uint32) Max(fc_setting_size, fc_setting_max_size);
+}
+
 int
 fc_settings_refused(char *reason, size_t len)
 {
@@ -276,6 +283,11 @@ fc_settings_define(void)
 							"Typically 2 to 10 times shared_buffers.",
 							&fc_setting_size, 0, 0, INT_MAX,
 							PGC_POSTMASTER, GUC_UNIT_BLOCKS, check_size, NULL, NULL);
+	DefineCustomIntVariable(asked("pg_flashcache.max_size"),
+							"Largest size of the flash cache on all of its devices.",
+							"Shared memory is reserved for it; devices are added by pg_flashcache_add_device(). 0: no more than pg_flashcache.size.",
+							&fc_setting_max_size, 0, 0, INT_MAX,
+							PGC_POSTMASTER, GUC_UNIT_BLOCKS, NULL, NULL, NULL);
 	DefineCustomBoolVariable(asked("pg_flashcache.enabled"),
 							 "Uses the flash cache.",
 							 "Switching it off forgets all cached pages; switching it on starts cold.",

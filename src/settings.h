@@ -36,7 +36,8 @@ typedef enum FcBypassMode
 } FcBypassMode;
 
 extern char *fc_setting_file;
-extern int	fc_setting_size;	/* slots */
+extern int	fc_setting_size;	/* slots of the first device */
+extern int	fc_setting_max_size;	/* of all; 0: no more than these */
 extern bool fc_setting_advice;
 extern double fc_setting_advice_flash_read_time;	/* ms */
 extern bool fc_setting_enabled;
@@ -59,6 +60,9 @@ extern char *fc_setting_follow_conninfo;
 extern int	fc_setting_follow_interval; /* s */
 
 extern void fc_settings_define(void);
+
+/* Slots for which there is shared memory. */
+extern uint32 fc_settings_slots(void);
 
 /* How many values in the configuration were refused when the settings were defined.  The reason names all of them. */
 extern int	fc_settings_refused(char *reason, size_t len);

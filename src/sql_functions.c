@@ -84,7 +84,7 @@ fc_stat(PG_FUNCTION_ARGS)
 	TimestampTz reset_at = 0;
 	const char *writer_wait;
 	int			writer_pid = fc_writer_pid(&writer_wait);
-	uint32		slots = fc_directory_slots();
+	uint32		slots = fc_directory_capacity();
 	Size		memory = fc_cache_memory();
 
 	check_declared(fcinfo, RECORDOID, false, 0, NULL);

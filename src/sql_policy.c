@@ -451,7 +451,7 @@ fc_policy_stat(PG_FUNCTION_ARGS)
 		fc_stats_read(c, &reset_at);
 	fc_rules_info(&info);
 	add_int8(&row, fc_directory_kept());
-	add_int8(&row, (uint64) fc_directory_slots() * fc_setting_keep_limit / 100);
+	add_int8(&row, (uint64) fc_directory_capacity() * fc_setting_keep_limit / 100);
 	add_int8(&row, c[FC_SKIP_POLICY]);
 	add_int8(&row, c[FC_EVICT_POLICY]);
 	add_int8(&row, c[FC_KEPT_PASSED]);

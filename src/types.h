@@ -67,6 +67,42 @@ typedef uint32 FcSlotNo;
 /* A cache smaller than this is a typing error rather than a cache. */
 #define FC_MIN_SLOTS 64
 
+/*
+ * Slots are numbered through, whatever device they lie on.  A chunk of them,
+ * 1 << shift slots, lies in a row on one device, or nowhere.  There are at
+ * most FC_CHUNKS chunks, and the last one may be shorter.
+ */
+#define FC_CHUNKS 1024
+#define FC_LEAST_CHUNK_SHIFT 7	/* 1 MB */
+
+static inline uint32
+fc_chunk_shift(uint32 slots)
+{
+	uint32		shift = FC_LEAST_CHUNK_SHIFT;
+
+	while (((uint64) slots + (UINT64CONST(1) << shift) - 1) >> shift > FC_CHUNKS)
+		shift++;
+	return shift;
+}
+
+static inline uint32
+fc_chunks(uint32 slots)
+{
+	uint32		shift = fc_chunk_shift(slots);
+
+	return (uint32) (((uint64) slots + (UINT64CONST(1) << shift) - 1) >> shift);
+}
+
+/* So many slots has a chunk. */
+static inline uint32
+fc_chunk_slots(uint32 slots, uint32 chunk)
+{
+	uint32		shift = fc_chunk_shift(slots);
+	uint64		first = (uint64) chunk << shift;
+
+	return (uint32) Min(slots - first, UINT64CONST(1) << shift);
+}
+
 /* One part of our shared memory; pg_shmem_allocations shows it under this name. */
 typedef struct FcPart
 {

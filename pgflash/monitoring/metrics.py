@@ -229,6 +229,24 @@ RELATIONS = Group(
     _RELATION, since="1.1", of_database=True, many=True,
 )  # fmt: skip
 
+DEVICES = Group(
+    "pg_flashcache_device", "Devices of the cache", "FROM {schema}.pg_stat_flashcache_device",
+    (
+        Metric("active", "gauge", "", "1 if the device is in use.", "(state = 'active')::int"),
+        Metric("size_bytes", "gauge", "bytes", "Size for pages.", "size"),
+        Metric("used_pages", "gauge", "", "Pages on the device.", "used"),
+        Metric("reads_total", "counter", "", "Pages read from the device.", "reads"),
+        Metric("read_seconds", "gauge", "seconds", "Mean time of a request to read, since the server started; 0 if there was none.",
+               "COALESCE(read_us, 0) / 1e6"),
+        Metric("written_bytes_total", "counter", "bytes", "Bytes of pages written to the device.", "write_bytes"),
+        Metric("write_seconds", "gauge", "seconds", "Mean time of a request to write, since the server started; 0 if there was none.",
+               "COALESCE(write_us, 0) / 1e6"),
+        Metric("read_errors_total", "counter", "", "Requests to read that failed, or were not answered in time.", "read_errors"),
+        Metric("write_errors_total", "counter", "", "Requests to write or flush that failed, or were not answered in time.", "write_errors"),
+        Metric("timeouts_total", "counter", "", "Requests that were not answered within io_timeout.", "timeouts"),
+    ),
+    (("device", "device::text"), ("path", "path")), since="1.1",
+)  # fmt: skip
 LATENCY = Group(
     "pg_flashcache_latency", "Latency: log2 buckets, cumulative as a histogram of Prometheus",
     """FROM (
@@ -296,6 +314,7 @@ GROUPS = (
     RELATIONS,
     STATEMENTS,
     LATENCY,
+    DEVICES,
     DATABASES,
     TABLESPACES,
     TABLESPACE_DATABASES,

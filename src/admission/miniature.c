@@ -253,7 +253,7 @@ release(FcMiniature *mini, uint32_t slot, FcAdmission mode)
 static void
 age(FcMiniature *mini, FcAdmission mode)
 {
-	FcAged		aged = fc_policy_age(&mini->age, mini->keys.slots, mini->seen_sets);
+	FcAged		aged = fc_policy_age(&mini->age, mini->keys.slots, mini->keys.slots, mini->seen_sets);
 
 	/* elsewhere the hand lowers them */
 	if (aged.slot >= 0 && fc_policy_by_number(mode))

@@ -46,7 +46,7 @@ fc_cache_parts(uint32 slots, bool keep, FcPart *parts)
 {
 	const FcPart part[FC_CACHE_PARTS] = {
 		own_part(), fc_stats_part(), fc_stats_relation_part(), fc_stats_statement_part(), fc_stats_latency_part(),
-		fc_failpoint_part(), fc_store_part(), fc_handoff_part(slots), fc_hints_part(), fc_bypass_part(),
+		fc_failpoint_part(), fc_store_part(), fc_store_map_part(), fc_handoff_part(slots), fc_hints_part(), fc_bypass_part(),
 		fc_directory_part(slots, keep)
 	};
 	int			n = 0;
@@ -62,7 +62,7 @@ fc_cache_parts(uint32 slots, bool keep, FcPart *parts)
 }
 
 void
-fc_cache_shmem_init(uint32 slots, bool keep, Size memory, int tranche)
+fc_cache_shmem_init(uint32 slots, uint32 first, bool keep, Size memory, int tranche)
 {
 	FcPart		part = own_part();
 	bool		found;
@@ -76,7 +76,6 @@ fc_cache_shmem_init(uint32 slots, bool keep, Size memory, int tranche)
 	for (int i = 0; i < FC_SHARED_TIMES; i++)
 		pg_atomic_init_u32(&fc_cache->times_ns[i], 0);
 	pg_atomic_init_u32(&fc_cache->verify_logged, 0);
-	pg_atomic_init_u32(&fc_cache->wrong_in_a_row, 0);
 	pg_atomic_init_u32(&fc_cache->distrusted, 0);
 	pg_atomic_init_u32(&fc_cache->seeks, 0);
 	pg_atomic_init_u32(&fc_cache->extents, 0);
@@ -92,11 +91,18 @@ fc_cache_shmem_init(uint32 slots, bool keep, Size memory, int tranche)
 	fc_stats_statement_shmem_init();
 	fc_stats_latency_shmem_init();
 	fc_failpoint_shmem_init();
-	fc_store_shmem_init();
+	fc_store_shmem_init(slots, first);
 	fc_handoff_shmem_init(slots);
 	fc_hints_shmem_init();
 	fc_bypass_shmem_init();
 	fc_directory_shmem_init(slots, keep, tranche);
+	for (uint32 chunk = 0; chunk < fc_chunks(slots); chunk++)
+	{
+		uint64		begin = (uint64) chunk << fc_chunk_shift(slots);
+		uint32		n = (uint32) Min(fc_chunk_slots(slots, chunk), first - Min(begin, first));
+
+		fc_directory_set_chunk(chunk, n, n, true);
+	}
 }
 
 Size
@@ -136,7 +142,8 @@ fc_cache_takes_part(void)
 	/* paused: the disk's time tells when to come back */
 	if (likely(fc_setting_enabled && (state == FC_STATE_ACTIVE || state == FC_STATE_PAUSED)))
 		return true;
-	fc_store_close(FC_THE_DEVICE, fc_setting_io_timeout);
+	for (FcDeviceNo no = 0; no < FC_DEVICES; no++)
+		fc_store_close(no, fc_setting_io_timeout);
 	return false;
 }
 
@@ -262,7 +269,10 @@ void
 fc_cache_device_broken(void)
 {
 	Assert(fc_store_trouble()->message[0] != '\0');
-	fc_cache_set_state(FC_STATE_OFF, fc_store_trouble());	/* O1 */
+	if (fc_store_others(FC_THE_DEVICE) && fc_cache_state() == FC_STATE_ACTIVE)
+		fc_store_first_is_off();	/* the others go on */
+	else
+		fc_cache_set_state(FC_STATE_OFF, fc_store_trouble());	/* O1 */
 }
 
 bool

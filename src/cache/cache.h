@@ -30,11 +30,15 @@ typedef struct FcCacheShared FcCacheShared;
 extern FcCacheShared *fc_cache;
 
 /* The cache's shared memory, without the writer's: puts the parts into the array and returns how many they are. */
-#define FC_CACHE_PARTS 11
+#define FC_CACHE_PARTS 12
 extern int	fc_cache_parts(uint32 slots, bool keep, FcPart *parts);
 
-/* `keep`: entries survive an end of the server; `memory`: shared memory of all modules together, to be reported; `tranche`: of its locks. */
-extern void fc_cache_shmem_init(uint32 slots, bool keep, Size memory, int tranche);
+/*
+ * `first`: slots of the first device; `keep`: entries survive an end of the
+ * server; `memory`: shared memory of all modules together, to be reported;
+ * `tranche`: of its locks.
+ */
+extern void fc_cache_shmem_init(uint32 slots, uint32 first, bool keep, Size memory, int tranche);
 
 /* The same, 0 without a cache. */
 extern Size fc_cache_memory(void);
@@ -79,6 +83,9 @@ extern bool fc_cache_resume(void);
 
 /* A new reason for the state that it is in.  It is not logged. */
 extern void fc_cache_set_reason(const FcReason *why);
+
+/* The first device has failed for good: the cache goes off, unless it has others in use.  In any process that was told so (FC_IO_BROKEN). */
+extern void fc_cache_device_broken(void);
 
 /* True once after the cache went off or paused; the writer then warns. */
 extern bool fc_cache_take_warning(FcReason *why);

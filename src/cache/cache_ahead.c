@@ -231,7 +231,7 @@ start(FcTag tag, const FcSlotRef *ref, int n, int leaving)
 	while (started < n)
 	{
 		int			first;
-		int			now = room(n - started, leaving, &first);
+		int			now = room(fc_store_in_a_row(ref->slot, n - started), leaving, &first);
 		Request    *r = free_request();
 		FcIo		io;
 

@@ -204,7 +204,7 @@ judge(void)
 	since.hits = now.hits - then.hits;
 	since.asked_inserts = now.asked_inserts - then.asked_inserts;
 	since.asked_hits = now.asked_hits - then.asked_hits;
-	interval = fc_policy_extents(interval, &since, fc_directory_slots(), fc_times_seek(), fc_times().disk_stream, &verdict);
+	interval = fc_policy_extents(interval, &since, fc_directory_capacity(), fc_times_seek(), fc_times().disk_stream, &verdict);
 	if (verdict)
 		then = now;
 	return interval;
@@ -224,7 +224,7 @@ review(void)
 		set_state(FC_EXTENTS_DIRECT_IO, 0);
 	else if (!fc_cache_worth_filling())
 		set_state(FC_EXTENTS_NOT_USEFUL, 0);
-	else if (!fc_policy_extents_fit(fc_directory_used(), fc_directory_slots()))
+	else if (!fc_policy_extents_fit(fc_directory_used(), fc_directory_capacity()))
 		set_state(FC_EXTENTS_FULL, 0);
 	else if (fc_setting_extents == FC_EXTENTS_ON)
 		set_state(FC_EXTENTS_FILLING, 1);

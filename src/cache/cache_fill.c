@@ -18,6 +18,7 @@
 #include "admission/admission.h"
 #include "bufscan.h"
 #include "cache/cache.h"
+#include "cache/cache_devices.h"
 #include "cache/cache_internal.h"
 #include "cache/cache_looked.h"
 #include "compat.h"
@@ -108,11 +109,14 @@ fc_cache_purge_unless(bool same)
 {
 	Assert(fc_directory_is_mine() && fc_cache_state() != FC_STATE_ACTIVE);
 	Assert(nstaged == 0);		/* no fill spans this */
-	if (!same || pg_atomic_read_u32(&fc_cache->distrusted) != 0)
+	if ((!same && !fc_devices_there()) || pg_atomic_read_u32(&fc_cache->distrusted) != 0)
 	{
 		fc_cache_purge();
 		return;
 	}
+	/* the others keep theirs */
+	if (!same)
+		fc_devices_forget(FC_THE_DEVICE);
 
 	/*
 	 * entries have their checksums; that a slot was erased is but the word of
@@ -170,7 +174,7 @@ is_wanted(const FcTag *tag, uint64 hash, int frame, bool written)
 		return false;
 	}
 	any = rule == FC_RULE_KEEP &&
-		fc_policy_keeps(fc_directory_kept(), fc_directory_slots(), fc_setting_keep_limit);
+		fc_policy_keeps(fc_directory_kept(), fc_directory_capacity(), fc_setting_keep_limit);
 	before = fc_looked_before(frame, hash);
 	region = fc_directory_region(tag);
 	if (before == FC_LOOKED_NOT)
@@ -422,6 +426,15 @@ leave_out_stale(void)
 	nstaged = n;
 }
 
+/* A slot's device may have gone off since the slot was taken. */
+static bool
+in_use(FcSlotNo slot)
+{
+	FcDeviceNo	no = fc_store_device_of(slot);
+
+	return fc_store_state(no) == FC_DEVICE_ACTIVE;
+}
+
 void
 fc_cache_write_staged(const FcSlotNo *slots, int nslots, FcLoadCounts *counts)
 {
@@ -437,9 +450,10 @@ fc_cache_write_staged(const FcSlotNo *slots, int nslots, FcLoadCounts *counts)
 
 		for (run = 1; first + run < nslots && slots[first + run] == slots[first] + run; run++)
 			;
+		run = fc_store_in_a_row(slots[first], run);
 		Assert(run <= FC_STORE_MAX_RUN && !fc_directory_locked());
 		/* a device that was given up meanwhile is not tried again */
-		if (fc_cache_state() == FC_STATE_ACTIVE)
+		if (fc_cache_state() == FC_STATE_ACTIVE && in_use(slots[first]))
 			io = fc_store_write(slots[first], &pages[first], run, fc_setting_io_timeout);	/* F5 */
 		fc_failpoint_about(FC_FP_FILL_WRITTEN, rel_staged, nstaged);
 		for (int i = first; i < first + run; i++)
@@ -454,6 +468,8 @@ fc_cache_write_staged(const FcSlotNo *slots, int nslots, FcLoadCounts *counts)
 		}
 		if (io == FC_IO_BROKEN)
 			fc_cache_device_broken();
+		if (io != FC_IO_OK)
+			fc_devices_note_trouble();
 	}
 	nstaged = 0;
 }

@@ -58,8 +58,6 @@ struct FcCacheShared
 	pg_atomic_uint32 seeks;		/* of FC_TIME_DISK_SEEK, counted up to the
 								 * first verdict */
 	pg_atomic_uint32 verify_logged;
-	pg_atomic_uint32 wrong_in_a_row;	/* pages with wrong content, no good
-										 * one between */
 	pg_atomic_uint32 distrusted;	/* what is on flash must be forgotten
 									 * before the cache is on again */
 	pg_atomic_uint32 extents;	/* hint: one miss in so many brings its
@@ -120,6 +118,11 @@ extern void fc_extents_hit(const FcSlotRef *ref);
 
 /* The mark of a page that is evicted from the buffer pool to flash now. */
 extern FcMark fc_extents_mark(void);
+
+/* ---- cache_trial.c ---- */
+
+/* As fc_cache_try_flash(), of a device beyond the first one; the times that are measured are not those of the cache. */
+extern bool fc_cache_try_device(FcDeviceNo no, FcReason *error);
 
 /* ---- cache_scrub.c ---- */
 
@@ -209,9 +212,6 @@ extern bool fc_bypass_fills(const FcTag *tag, uint64 hash);
  * they are forgotten before it is on again.
  */
 extern void fc_cache_off_and_forget(const FcReason *why);
-
-/* The store gave up (FC_IO_BROKEN): switches the cache off. */
-extern void fc_cache_device_broken(void);
 
 /* Writer only: may a page more be written to flash now?  Takes it from the write budget. */
 extern bool fc_cache_may_write(void);

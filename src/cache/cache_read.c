@@ -273,7 +273,7 @@ choose(const FcTag *tag, int i, bool together, FcDataFd data_fd, void *arg,
 		return FC_NOT_ON_FLASH;
 	if (again && known.source != FC_NOT_ON_FLASH)
 		return known.source;
-	if (!fc_store_may_read(FC_THE_DEVICE, fc_setting_io_timeout))
+	if (!fc_store_may_read_slot(ref->slot, fc_setting_io_timeout))
 		return FC_LEFT_UNBOUNDED;
 	if (fc_setting_verify)
 		return FC_FROM_FLASH;
@@ -452,7 +452,7 @@ is_good(const FcTag *tag, const FcSlotRef *ref, const char *page)
 	{
 		fc_count(FC_CHECKSUM_FAILURES);
 		fc_directory_retire(tag, fc_directory_hash(tag), ref);
-		if (pg_atomic_add_fetch_u32(&fc_cache->wrong_in_a_row, 1) >= WRONG_IN_A_ROW)
+		if (fc_store_wrong_page(ref->slot, WRONG_IN_A_ROW))
 		{
 			FcReason	why;
 
@@ -462,11 +462,31 @@ is_good(const FcTag *tag, const FcSlotRef *ref, const char *page)
 		}
 		return false;
 	}
-	if (unlikely(pg_atomic_read_u32(&fc_cache->wrong_in_a_row) != 0))
-		pg_atomic_write_u32(&fc_cache->wrong_in_a_row, 0);
+	if (unlikely(fc_store_any_wrong()))
+		fc_store_good_page_slow(ref->slot);
 	fc_directory_touch(ref);
 	fc_extents_hit(ref);
 	return true;
+}
+
+/* For pause points: the relation that is read, and the device, by numbers from 1 on. */
+static uint32 point_about[2];
+
+static uint32
+about(int i)
+{
+	return point_about[i];
+}
+
+static int
+at_point(const FcRun *run)
+{
+	if (unlikely(fc_failpoints_armed()))
+	{
+		point_about[0] = run->tag.rel;
+		point_about[1] = fc_store_device_of(run->ref[0].slot) + 1;
+	}
+	return lengthof(point_about);
 }
 
 int
@@ -495,7 +515,7 @@ fc_cache_read(const FcRun *run, char *const *pages)
 	Assert(!fc_directory_locked());
 	for (int i = 0; i < run->n; i++)
 		slots[i] = run->ref[i].slot;
-	fc_failpoint(FC_FP_READ_LOOKED_UP);
+	fc_failpoint_about(FC_FP_READ_LOOKED_UP, about, at_point(run));
 	begin = fc_now_ns();
 	if (run->stream != NULL)
 		fc_cache_ahead_continue(run->stream, &tag, run->ref, run->n);
@@ -503,7 +523,7 @@ fc_cache_read(const FcRun *run, char *const *pages)
 	if (read < run->n && io == FC_IO_OK)
 		read += fc_store_read(&slots[read], &pages[read], run->n - read, fc_setting_io_timeout, &io);
 	Assert(ahead >= 0 && ahead <= read && read <= run->n);
-	fc_failpoint(FC_FP_READ_DONE);
+	fc_failpoint_about(FC_FP_READ_DONE, about, at_point(run));
 	if (unlikely(io == FC_IO_BROKEN))
 		fc_cache_device_broken();
 

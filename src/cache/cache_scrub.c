@@ -33,6 +33,9 @@ static FcSlotNo at;
 static bool all_slots;
 static FcScrubResult so_far;
 
+/* Devices that may be written to, as of this batch. */
+static bool ours[FC_DEVICES];
+
 void
 fc_cache_scrub_begin(bool everything)
 {
@@ -58,6 +61,15 @@ take_slots(FcSlotNo *slots, bool *limited)
 	*limited = false;
 	for (; at < fc_directory_slots() && n < BATCH && looked < LOOK; at++, looked++)
 	{
+		FcDeviceNo	no = fc_store_device_of(at);
+
+		if (no == FC_NO_DEVICE)
+			continue;			/* there is none */
+		if (!ours[no])
+		{
+			so_far.failed += fc_directory_needs_erasing(at, all_slots);
+			continue;
+		}
 		if (!fc_directory_take_to_erase(at, all_slots))
 			continue;
 		if (!fc_cache_may_write())
@@ -82,7 +94,7 @@ erase(const FcSlotNo *slots, int n, bool *broken)
 
 	Assert(n > 0 && n <= BATCH && n <= FC_STORE_MAX_RUN);
 	Assert(!fc_directory_locked());
-	for (int i = 0; i < n; i++)
+	for (int i = 0; i < BATCH; i++)
 		pages[i] = zeros;
 	if (!*broken)
 		io = fc_store_write(slots[0], pages, n, fc_setting_io_timeout); /* Z2 */
@@ -110,8 +122,13 @@ erase(const FcSlotNo *slots, int n, bool *broken)
 static bool
 make_durable(void)
 {
-	FcIo		io = fc_store_sync(fc_setting_io_timeout);
+	FcIo		io = FC_IO_OK;
 
+	for (FcDeviceNo no = FC_THE_DEVICE + 1; no < FC_DEVICES && io == FC_IO_OK; no++)
+		if (ours[no])
+			io = fc_store_sync_device(no, fc_setting_io_timeout);
+	if (io == FC_IO_OK && ours[FC_THE_DEVICE])
+		io = fc_store_sync_device(FC_THE_DEVICE, fc_setting_io_timeout);
 	Assert(at == fc_directory_slots());
 	if (io == FC_IO_OK)
 		return true;
@@ -128,7 +145,20 @@ make_durable(void)
 static bool
 is_ours(FcState state)
 {
-	if (fc_store_adopt(FC_THE_DEVICE, fc_setting_io_timeout, &so_far.why))
+	for (FcDeviceNo no = FC_THE_DEVICE + 1; no < FC_DEVICES; no++)
+	{
+		FcDeviceState s = fc_store_state(no);
+		FcReason	why;
+
+		ours[no] = false;
+		if (s != FC_DEVICE_ACTIVE && !(s == FC_DEVICE_CLOSED && state == FC_STATE_DISABLED))
+			continue;
+		ours[no] = fc_store_adopt(no, fc_setting_io_timeout, &why);
+		if (!ours[no] && s == FC_DEVICE_ACTIVE)
+			fc_store_set_state(no, FC_DEVICE_OFF, &why);	/* O1 */
+	}
+	ours[FC_THE_DEVICE] = fc_store_state(FC_THE_DEVICE) == FC_DEVICE_ACTIVE;
+	if (!ours[FC_THE_DEVICE] || fc_store_adopt(FC_THE_DEVICE, fc_setting_io_timeout, &so_far.why))
 		return true;
 	if (state == FC_STATE_ACTIVE)
 		fc_cache_set_state(FC_STATE_OFF, &so_far.why);	/* O1 */
@@ -139,7 +169,7 @@ FcScrubStep
 fc_cache_scrub_step(FcScrubResult *result)
 {
 	FcState		state = fc_cache_state();
-	FcSlotNo	slots[BATCH];
+	FcSlotNo	slots[BATCH] = {0};
 	bool		limited;
 	bool		broken = false;
 	int			run;
@@ -158,6 +188,7 @@ fc_cache_scrub_step(FcScrubResult *result)
 	{
 		for (run = 1; first + run < n && slots[first + run] == slots[first] + run; run++)
 			;
+		run = fc_store_in_a_row(slots[first], run);
 		erase(&slots[first], run, &broken);
 	}
 	*result = so_far;
@@ -176,6 +207,9 @@ fc_cache_scrub_step(FcScrubResult *result)
 void
 fc_cache_scrub_end(void)
 {
-	if (fc_cache_state() == FC_STATE_DISABLED)
-		fc_store_release(FC_THE_DEVICE);
+	if (fc_cache_state() != FC_STATE_DISABLED)
+		return;
+	for (FcDeviceNo no = 0; no < FC_DEVICES; no++)
+		if (no == FC_THE_DEVICE || fc_store_state(no) == FC_DEVICE_CLOSED)
+			fc_store_release(no);
 }

@@ -16,6 +16,7 @@
 #include "postgres.h"
 
 #include "cache/cache.h"
+#include "cache/cache_devices.h"
 #include "cache/cache_internal.h"
 #include "common/pg_prng.h"
 #include "compat.h"
@@ -126,48 +127,88 @@ measure_all(const FcSlotNo *slots, int nslots, bool trials, FcIo *io)
 	return true;
 }
 
+/* What has gone wrong with a trial, into *error; returns false. */
+static bool
+trial_failed(int nslots, int written, FcIo io, FcReason *error)
+{
+	const char *what = nslots == 0 ? "there is no slot to try the flash device with" : written == 0 ? "a page could not be written to the flash device" :
+		"a page written to the flash device could not be read back";
+
+	if (io == FC_IO_BROKEN)
+	{
+		*error = *fc_store_trouble();
+		return false;
+	}
+	errno = io == FC_IO_FAILED ? fc_store_last_errno() : 0;
+	if (errno != 0)
+		return fc_fail(error, fc_store_hint(errno), "%s: %m", what);
+	return fc_fail(error, "Check the device.", "%s", what);
+}
+
 bool
 fc_cache_try_flash(FcReason *error)
 {
 	FcSlotNo	slots[MEASURED];
-	int			nslots = fc_directory_reserve_free(MEASURED, slots);
+	int			nslots;
 	FcIo		io = FC_IO_OK;
 	int			written;
 	bool		good;
 
-	Assert(fc_cache_state() != FC_STATE_ACTIVE && nslots <= MEASURED);
+	Assert(fc_cache_state() != FC_STATE_ACTIVE);
 
 	/*
 	 * a few pages make room, also such as are kept: behind these the hand may
 	 * not come to others
 	 */
-	if (nslots == 0)
+	if (fc_devices_there())
+		nslots = fc_devices_reserve(FC_THE_DEVICE, MEASURED, slots);
+	else if ((nslots = fc_directory_reserve_free(MEASURED, slots)) == 0)
 		nslots = fc_directory_reserve(MEASURED, 0, slots);
+	Assert(nslots <= MEASURED);
 	/* a slot never written is answered without asking the device */
 	written = write_trials(slots, nslots, &io);
 	good = written > 0 && measure_all(slots, written, true, &io);
 	for (int i = 0; i < nslots; i++)
 		fc_directory_release(slots[i]);
-	if (good)
-	{
-		fc_times_measured(FC_TIME_FLASH_REQUEST, (uint64) fc_times().flash);
-		pg_atomic_write_u32(&fc_cache->wrong_in_a_row, 0);
-		return true;
-	}
-	if (io == FC_IO_BROKEN)
-		*error = *fc_store_trouble();
-	else
-	{
-		const char *what = nslots == 0 ? "there is no slot to try the flash device with" : written == 0 ? "a page could not be written to the flash device" :
-			"a page written to the flash device could not be read back";
+	if (!good)
+		return trial_failed(nslots, written, io, error);
+	fc_times_measured(FC_TIME_FLASH_REQUEST, (uint64) fc_times().flash);
+	fc_store_forget_wrong(FC_THE_DEVICE);
+	return true;
+}
 
-		errno = io == FC_IO_FAILED ? fc_store_last_errno() : 0;
-		if (errno != 0)
-			fc_fail(error, fc_store_hint(errno), "%s: %m", what);
-		else
-			fc_fail(error, "Check the device.", "%s", what);
-	}
-	return false;
+bool
+fc_cache_try_device(FcDeviceNo no, FcReason *error)
+{
+	FcSlotNo	slots[MEASURED];
+	int			nslots = fc_devices_reserve(no, MEASURED, slots);
+	FcIo		io = FC_IO_OK;
+	int			written = write_trials(slots, nslots, &io);
+	bool		good = written > 0 && measure(slots, written, 1, true, &io) > 0;
+
+	for (int i = 0; i < nslots; i++)
+		fc_directory_release(slots[i]);
+	return good || trial_failed(nslots, written, io, error);
+}
+
+/* A slot of the first device. */
+static FcSlotNo
+first_slot(void)
+{
+	FcSlotNo	slot = 0;
+
+	while (slot < fc_directory_slots() && fc_store_device_of(slot) != FC_THE_DEVICE)
+		slot += UINT32_C(1) << fc_chunk_shift(fc_directory_slots());
+	return slot;
+}
+
+/* Is it on a device that is in use? */
+static bool
+can_be_read(FcSlotNo slot)
+{
+	FcDeviceNo	no = fc_store_device_of(slot);
+
+	return no != FC_NO_DEVICE && fc_store_state(no) == FC_DEVICE_ACTIVE;
 }
 
 FcIo
@@ -186,13 +227,14 @@ fc_cache_still_slow(bool *slow)
 		FcSlotNo	end = (FcSlotNo) ((uint64) all * (i + 1) / MEASURED);
 		FcPageInfo	page;
 
-		while (slot < end && !fc_directory_page(slot, &page))
+		while (slot < end && (!fc_directory_page(slot, &page) || !can_be_read(slot)))
 			slot++;
 		if (slot < end)
 			slots[nslots++] = slot;
 	}
 	if (nslots == 0)
-		slots[nslots++] = 0;	/* invalidated meanwhile: it was written once */
+		slots[nslots++] = first_slot(); /* invalidated meanwhile: it was
+										 * written once */
 	*slow = !fc_times_fast_again(measure(slots, nslots, 1, false, &io));
 	return io;
 }
@@ -216,7 +258,7 @@ some_slots_in_use(FcSlotNo *slots)
 		else
 			n = 0;
 	}
-	return n == MEASURED;
+	return n == MEASURED && can_be_read(slots[0]) && fc_store_in_a_row(slots[0], MEASURED) == MEASURED;
 }
 
 void

@@ -105,6 +105,7 @@ fc_directory_shmem_init(uint32 slots, bool keep, int tranche)
 		LWLockInitialize(&fc_dir_locks[i].lock, tranche);
 	fc_dir->slots = slots;
 	fc_dir->heads_per_partition = heads_for(slots);
+	fc_chunks_init(slots);
 	pg_atomic_init_u32(&fc_dir->used, 0);
 	pg_atomic_init_u32(&fc_dir->unproven, 0);
 	pg_atomic_init_u32(&fc_dir->kept, 0);
@@ -230,6 +231,7 @@ fc_unlink_entry(FcLink *link, FcSlotState new_state)
 	pg_write_barrier();			/* the writer takes a free slot without this
 								 * lock */
 	fc_set_state(e, new_state);
+	pg_atomic_fetch_sub_u32(&fc_dir->chunk_used[fc_slot_of(e) >> fc_dir->chunk_shift], 1);
 	before = pg_atomic_fetch_sub_u32(&fc_dir->used, 1);
 	Assert(before > 0 && before <= fc_dir->slots);
 }
@@ -317,7 +319,7 @@ fc_directory_lookup(const FcTag *tag, uint64 hash, FcSlotRef *ref)
 	bool		found = false;
 
 	link = fc_find_link(tag, hash);
-	if (link != NULL && fc_entry_current(fc_linked(*link)))
+	if (link != NULL && fc_entry_current(fc_linked(*link)) && fc_slot_readable(*link - 1))
 	{
 		FcEntry    *e = fc_linked(*link);
 

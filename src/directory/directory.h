@@ -66,6 +66,36 @@ extern void fc_directory_shmem_init(uint32 slots, bool keep, int tranche);
 extern uint32 fc_directory_slots(void);
 extern uint32 fc_directory_used(void);
 
+/*
+ * Slots come in chunks (types.h), and each chunk lies on a device, or is
+ * absent.  The directory knows no devices: it is told which chunks there are.
+ * At first all slots are there, may be read, and may be taken.
+ *
+ * `n`: so many slots the chunk has, 0 if it is absent.  `open`: so many of
+ * them may be taken.  `readable`: its entries may give a hit; if not they are
+ * still looked after, but are as good as none to whoever has the same page to
+ * fill.  Writer only, or before there are processes.
+ */
+extern void fc_directory_set_chunk(uint32 chunk, uint32 n, uint32 open, bool readable);
+
+/* Slots of all chunks whose entries may give a hit. */
+extern uint32 fc_directory_capacity(void);
+
+/* Is the slot there, and may it be taken?  Writer only. */
+extern bool fc_directory_is_open(FcSlotNo slot);
+
+/* How many slots of the chunk are in use? */
+extern uint32 fc_directory_chunk_used(uint32 chunk);
+
+/*
+ * Frees slots, each with a raised version: whoever looked one up before finds
+ * that in R3.  None of them may be reserved.  Writer only.
+ */
+extern void fc_directory_drain(FcSlotNo first, uint32 n);
+
+/* As fc_directory_reserve_free(), of these slots, be they open or not; `by_force`: frees some for it. */
+extern uint32 fc_directory_reserve_of(FcSlotNo first, uint32 n, uint32 wanted, bool by_force, FcSlotNo *slots);
+
 /* Slots in use that are of files with the policy keep; some of them dead, until the next sweep. */
 extern uint32 fc_directory_kept(void);
 
@@ -223,6 +253,9 @@ extern bool fc_directory_guard_broken(const FcTag *tag, uint64 hash, const FcGua
  * False: there is nothing to erase.
  */
 extern bool fc_directory_take_to_erase(FcSlotNo slot, bool everything);
+
+/* Would it be taken? */
+extern bool fc_directory_needs_erasing(FcSlotNo slot, bool everything);
 
 /* Z3: gives it back; `erased`: it holds zeros until it is reserved again. */
 extern void fc_directory_give_back(FcSlotNo slot, bool erased);

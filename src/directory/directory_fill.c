@@ -101,7 +101,7 @@ bool
 fc_is_kept(uint32 word, const FcEntry *e, int keep_percent)
 {
 	return fc_word_state(word) == FC_SLOT_USED && (word & FC_KEPT_BIT) != 0 &&
-		fc_policy_keeps(fc_directory_kept(), fc_dir->slots, keep_percent) && fc_entry_current(e);
+		fc_policy_keeps(fc_directory_kept(), fc_directory_capacity(), keep_percent) && fc_entry_current(e);
 }
 
 /* Takes the slot under the hand, if it may be taken. */
@@ -136,7 +136,7 @@ reserve_least(uint32 wanted, int keep_percent, FcSlotNo *slots)
 	uint32		n = 0;
 
 	/* twice as many looks: behind a stretch of retired slots it gives up */
-	for (uint32 looked = 0; n < wanted && looked < 2 * wanted + Min(fc_dir->slots, MOST_PASSED) / FC_VICTIM_LOOK; looked++)
+	for (uint32 looked = 0; n < wanted && looked < 2 * wanted + Min(fc_directory_capacity(), MOST_PASSED) / FC_VICTIM_LOOK; looked++)
 	{
 		FcSlotNo	slot = fc_victims_next(keep_percent);
 
@@ -152,7 +152,7 @@ reserve_by_clock(uint32 wanted, int keep_percent, FcSlotNo *slots)
 {
 	uint32		n = 0;
 	uint32		passed = 0;
-	uint32		patience = fc_policy_hand_limit(fc_dir->slots, wanted);
+	uint32		patience = fc_policy_hand_limit(fc_directory_capacity(), wanted);
 
 	/*
 	 * Twice the limit: behind a stretch of retired slots it gives up.  Slots
@@ -162,9 +162,12 @@ reserve_by_clock(uint32 wanted, int keep_percent, FcSlotNo *slots)
 	 */
 	for (uint32 looked = 0; n < wanted && looked < 2 * patience && passed < MOST_PASSED;)
 	{
-		FcSlotNo	slot = fc_dir->hand;
-		const FcEntry *e = &fc_dir_entries[slot];
+		FcSlotNo	slot = fc_next_open(fc_dir->hand);
+		const FcEntry *e;
 
+		if (slot == FC_NO_SLOT)
+			break;
+		e = &fc_dir_entries[slot];
 		fc_dir->hand = slot + 1 < fc_dir->slots ? slot + 1 : 0;
 		if (fc_is_kept(pg_atomic_read_u32(unconstify(pg_atomic_uint32 *, &e->word)), e, keep_percent))
 		{
@@ -187,7 +190,7 @@ fc_directory_reserve(uint32 wanted, int keep_percent, FcSlotNo *slots)
 	Assert(fc_dir->hand < fc_dir->slots);
 
 	/* all is kept: there is none to be found */
-	if (fc_directory_kept() >= fc_dir->slots && keep_percent >= 100)
+	if (fc_directory_kept() >= fc_directory_capacity() && keep_percent >= 100)
 		return 0;
 	return fc_policy_by_number(fc_admission_now()) ? reserve_least(wanted, keep_percent, slots) :
 		reserve_by_clock(wanted, keep_percent, slots);
@@ -196,7 +199,7 @@ fc_directory_reserve(uint32 wanted, int keep_percent, FcSlotNo *slots)
 FcLap
 fc_directory_lap(bool replace, int keep_percent)
 {
-	FcLap		lap = {fc_directory_slots(), replace, FC_MARK_NONE, keep_percent};
+	FcLap		lap = {fc_directory_capacity(), replace, FC_MARK_NONE, keep_percent};
 
 	return lap;
 }
@@ -220,14 +223,21 @@ fc_directory_reserve_in_lap(FcLap *lap, const FcTag *tag, uint32 *look)
 {
 	Assert(fc_directory_is_mine());
 	/* full: no need to look at each */
-	if (!lap->replace && fc_directory_used() >= fc_dir->slots)
+	if (!lap->replace && fc_directory_used() >= fc_directory_capacity())
 		lap->left = 0;
 	for (; lap->left > 0 && *look > 0; (*look)--)
 	{
-		FcSlotNo	slot = fc_dir->hand;
-		const FcEntry *e = &fc_dir_entries[slot];
-		uint32		word = pg_atomic_read_u32(unconstify(pg_atomic_uint32 *, &e->word));
+		FcSlotNo	slot = fc_next_open(fc_dir->hand);
+		const FcEntry *e;
+		uint32		word;
 
+		if (slot == FC_NO_SLOT)
+		{
+			lap->left = 0;
+			break;
+		}
+		e = &fc_dir_entries[slot];
+		word = pg_atomic_read_u32(unconstify(pg_atomic_uint32 *, &e->word));
 		/* the hand moves on, so that the page has a lap to prove its worth */
 		fc_dir->hand = slot + 1 < fc_dir->slots ? slot + 1 : 0;
 		lap->left--;
@@ -254,6 +264,13 @@ fc_directory_reserve_free(uint32 wanted, FcSlotNo *slots)
 	{
 		if (slot == fc_dir->slots)
 			slot = n = 0;
+		if (!fc_slot_open(slot))
+		{
+			n = 0;
+			slot = fc_next_open(slot);
+			if (slot == FC_NO_SLOT)
+				return 0;
+		}
 		if (fc_word_state(pg_atomic_read_u32(&fc_dir_entries[slot].word)) == FC_SLOT_FREE)
 			slots[n++] = slot;
 		else
@@ -286,6 +303,7 @@ fc_link_entry(FcEntry *e, const FcTag *tag, uint64 hash, uint32 crc, uint32 epoc
 	pg_atomic_write_u32(&e->word, fc_make_word(fc_word_version(pg_atomic_read_u32(&e->word)), FC_SLOT_USED, count));
 	fc_keep_used(fc_slot_of(e), true);
 	pg_atomic_fetch_add_u32(&fc_dir->used, 1);
+	pg_atomic_fetch_add_u32(&fc_dir->chunk_used[fc_slot_of(e) >> fc_dir->chunk_shift], 1);
 	if (fc_rule_of(fc_tag_rel(tag)) == FC_RULE_KEEP)
 		fc_set_kept(e, true);
 }
@@ -310,11 +328,12 @@ fc_directory_publish(FcSlotNo slot, const FcTag *tag, uint64 hash,
 		result = FC_PUBLISH_MODIFIED;
 	else if ((link = fc_find_link(tag, hash)) != NULL)
 	{
-		if (fc_entry_current(fc_linked(*link)))
+		if (fc_entry_current(fc_linked(*link)) && fc_slot_readable(*link - 1))
 			result = FC_PUBLISH_EXISTS;
 		else
 		{
-			fc_unlink_entry(link, FC_SLOT_FREE);	/* dead, not yet swept */
+			fc_unlink_entry(link, FC_SLOT_FREE);	/* dead, not yet swept, or
+													 * out of reach */
 			replaced = true;
 		}
 	}

@@ -138,9 +138,13 @@ void
 fc_ghosts_note_offer(uint64 region)
 {
 	uint32		nsets = sets_per_partition * FC_PARTITIONS;
-	FcAged		aged = fc_policy_age(&fc_dir->age, fc_dir->slots, nsets);
+	FcSlotNo	next = fc_next_open(fc_dir->age.slot);
+	FcAged		aged;
 
 	Assert(fc_directory_is_mine() && !fc_directory_locked());
+	if (next != FC_NO_SLOT)
+		fc_dir->age.slot = next;
+	aged = fc_policy_age(&fc_dir->age, fc_dir->slots, Max(fc_directory_capacity(), 1), nsets);
 	fc_policy_note_region(region_set_of(region), region_print(region));
 	/* elsewhere the hand lowers them */
 	if (aged.slot >= 0 && aged.slot < fc_reached() && fc_policy_by_number(fc_admission_now()))

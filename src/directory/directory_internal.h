@@ -85,6 +85,13 @@ typedef struct FcDirectory
 								 * directory_keep.c */
 	bool		doubtful;		/* K12; does not change while the cache is
 								 * active */
+	char		pad3[PG_CACHE_LINE_SIZE];
+	uint32		chunk_shift;	/* never changes */
+	pg_atomic_uint32 capacity;	/* slots of all chunks that may be read; no
+								 * order needed */
+	pg_atomic_uint32 chunk[FC_CHUNKS];	/* FC_CHUNK_OPEN, FC_CHUNK_READABLE */
+	uint32		chunk_slots[FC_CHUNKS]; /* 0: absent; of the writer */
+	pg_atomic_uint32 chunk_used[FC_CHUNKS]; /* as `used` */
 } FcDirectory;
 
 /* In shared memory; NULL without one. */
@@ -220,6 +227,36 @@ fc_count_invalidated(FcRel rel)
 	fc_count(FC_EVICT_INVALIDATED);
 	fc_count_old_relation(rel, FC_REL_INVALIDATIONS, 1);
 }
+
+/* ---- directory_chunks.c: which slots there are, and which may be used ---- */
+
+#define FC_CHUNK_READABLE 0x80000000u
+#define FC_CHUNK_OPEN 0x7FFFFFFFu	/* so many of its first slots may be taken */
+
+extern void fc_chunks_init(uint32 slots);
+
+static inline uint32
+fc_chunk_of(FcSlotNo slot)
+{
+	return pg_atomic_read_u32(&fc_dir->chunk[slot >> fc_dir->chunk_shift]);
+}
+
+/* May its entry give a hit?  A late answer does no harm. */
+static inline bool
+fc_slot_readable(FcSlotNo slot)
+{
+	return (fc_chunk_of(slot) & FC_CHUNK_READABLE) != 0;
+}
+
+/* May the writer take it? */
+static inline bool
+fc_slot_open(FcSlotNo slot)
+{
+	return (slot & ((UINT32_C(1) << fc_dir->chunk_shift) - 1)) < (fc_chunk_of(slot) & FC_CHUNK_OPEN);
+}
+
+/* The first slot from that one on, round the end, which may be taken; FC_NO_SLOT if there is none. */
+extern FcSlotNo fc_next_open(FcSlotNo slot);
 
 /* ---- directory_generations.c: when pages were invalidated ---- */
 

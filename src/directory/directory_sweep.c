@@ -56,6 +56,15 @@ fc_directory_take_to_erase(FcSlotNo slot, bool everything)
 	return true;
 }
 
+bool
+fc_directory_needs_erasing(FcSlotNo slot, bool everything)
+{
+	const FcEntry *e = &fc_dir_entries[slot];
+	bool		used = fc_word_state(pg_atomic_read_u32(unconstify(pg_atomic_uint32 *, &e->word))) == FC_SLOT_USED;
+
+	return everything || (used ? !fc_entry_current(e) : e->next != FC_ERASED);
+}
+
 void
 fc_directory_give_back(FcSlotNo slot, bool erased)
 {

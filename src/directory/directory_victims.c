@@ -59,6 +59,8 @@ judge(FcSlotNo slot, int keep_percent, FcVictim *victim)
 	uint32		word = pg_atomic_read_u32(&e->word);
 
 	memset(victim, 0, sizeof(*victim));
+	if (!fc_slot_open(slot))
+		return false;
 	victim->idle = true;
 	victim->free = fc_word_state(word) == FC_SLOT_FREE;
 	if (victim->free)
@@ -85,14 +87,16 @@ static FcSlotNo
 look_for(int keep_percent, FcVictim *best)
 {
 	/* so few in a small cache that the hand does not come round in a batch */
-	uint32		look = Min(FC_VICTIM_LOOK, Max(1, fc_dir->slots / PROMISES));
+	uint32		look = Min(FC_VICTIM_LOOK, Max(1, fc_directory_capacity() / PROMISES));
 	FcSlotNo	found = FC_NO_SLOT;
 
 	for (uint32 i = 0; i < look && !(found != FC_NO_SLOT && best->free); i++)
 	{
-		FcSlotNo	slot = fc_dir->hand;
+		FcSlotNo	slot = fc_next_open(fc_dir->hand);
 		FcVictim	victim;
 
+		if (slot == FC_NO_SLOT)
+			break;
 		fc_dir->hand = slot + 1 < fc_dir->slots ? slot + 1 : 0;
 		if (judge(slot, keep_percent, &victim) && (found == FC_NO_SLOT || fc_policy_is_worse(&victim, best)))
 		{
@@ -152,7 +156,7 @@ is_filling(void)
 	 * those that somebody has
 	 */
 	used -= Min(used, unproven);
-	return fc_policy_filling(used, fc_dir->slots);
+	return fc_policy_filling(used, fc_directory_capacity());
 }
 
 FcOffer
@@ -175,7 +179,7 @@ fc_directory_offer(const FcTag *tag, uint64 hash, uint64 region, bool any, FcLoo
 	/* exclusive because the set changes; held for a short walk */
 	lock = fc_lock_partition(hash, LW_EXCLUSIVE);
 	link = fc_find_link(tag, hash);
-	exists = link != NULL && fc_entry_current(fc_linked(*link));
+	exists = link != NULL && fc_entry_current(fc_linked(*link)) && fc_slot_readable(*link - 1);
 	if (!exists)
 		seen = fc_ghosts_seen(hash, &count);
 	if (before == FC_LOOKED_NOT && (!exists || !fc_policy_by_number(mode)))

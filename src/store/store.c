@@ -20,23 +20,20 @@
 #include "store/store_internal.h"
 #include "store/store_process.h"
 
-/* For assertions: are these slots of the device that was opened last? */
-static inline bool
-slots_exist(const FcSlotNo *slots, int n)
-{
-	for (int i = 0; i < n; i++)
-		if (slots[i] >= fc_device(FC_THE_DEVICE)->slots)
-			return false;
-	return n > 0;
-}
-
-/* Where a test wants a request to go instead: to a neighbour. */
+/* Where a test wants a request for n slots to go instead: to a neighbour. */
 static off_t
-misplaced(const FcFault *fault, FcSlotNo first, int n)
+misplaced(const FcFault *fault, const FcPlace *place, int n)
 {
 	if (likely(fault->action != FC_FP_MISPLACED))
-		return fc_slot_offset(first);
-	return fc_slot_offset(first + n < fc_device(FC_THE_DEVICE)->slots ? first + 1 : first - 1);
+		return place->offset;
+	return place->offset + (place->offset + (off_t) (n + 1) * BLCKSZ <= fc_slot_offset(fc_device(place->no)->slots) ? BLCKSZ : -BLCKSZ);
+}
+
+/* What a test wants to go wrong with a device. */
+static FcFault
+read_fault(FcDeviceNo no)
+{
+	return fc_failpoint_fault_of(FC_FP_STORE_READ, no);
 }
 
 /* What a test wants the device to have answered. */
@@ -52,14 +49,14 @@ spoiled(const FcFault *fault, ssize_t result, char *page)
 	return result;
 }
 
-/* How many of the first n slots lie in a row. */
+/* How many of the first n places lie in a row. */
 static int
-neighbours(const FcSlotNo *slots, int n)
+neighbours(const FcPlace *places, int n)
 {
 	int			i = 1;
 
 	Assert(n > 0);
-	while (i < n && slots[i] == slots[0] + i)
+	while (i < n && places[i].no == places[0].no && places[i].offset == places[0].offset + (off_t) i * BLCKSZ)
 		i++;
 	return i;
 }
@@ -68,15 +65,14 @@ neighbours(const FcSlotNo *slots, int n)
 
 /* Reads n <= FC_STAGE_PAGES slots, all requests at once, and copies what was read in time. */
 static int
-read_staged(const FcSlotNo *slots, char *const *pages, int n, int timeout_ms, uint64 deadline, FcIo *io)
+read_staged(const FcPlace *places, char *const *pages, int n, int timeout_ms, uint64 deadline, FcIo *io)
 {
-	FcFault		fault = fc_failpoint_fault(FC_FP_STORE_READ);
 	FcStage    *stage = fc_call_stage();
 	int			done = 0;
 	int			run;
 
 	Assert(n > 0 && n <= FC_STAGE_PAGES);
-	Assert(*io == FC_IO_OK && fc_follow_fd >= 0);
+	Assert(*io == FC_IO_OK);
 	if (stage == NULL)
 	{
 		if (fc_call_has_given_up())
@@ -87,22 +83,27 @@ read_staged(const FcSlotNo *slots, char *const *pages, int n, int timeout_ms, ui
 	stage->nresults = 0;
 	for (int i = 0; i < n; i += run)
 	{
-		run = neighbours(&slots[i], n - i);
-		fc_uring_read(fc_follow_fd, stage->memory + (size_t) i * BLCKSZ, (size_t) run * BLCKSZ,
-					  misplaced(&fault, slots[i], run), &stage->result[stage->nresults++], fault.us);
+		FcFault		fault = read_fault(places[i].no);
+
+		Assert(fc_follow_fd[places[i].no] >= 0);
+		run = neighbours(&places[i], n - i);
+		fc_uring_read(fc_follow_fd[places[i].no], stage->memory + (size_t) i * BLCKSZ, (size_t) run * BLCKSZ,
+					  misplaced(&fault, &places[i], run), &stage->result[stage->nresults++], fault.us);
 	}
 	for (int r = 0; r < stage->nresults && *io == FC_IO_OK; r++)
 	{
+		const FcPlace *place = &places[done];
+		FcFault		fault = read_fault(place->no);
 		char	   *from = stage->memory + (size_t) done * BLCKSZ;
 		ssize_t		result;
 		int			got;
 
-		run = neighbours(&slots[done], n - done);
+		run = neighbours(place, n - done);
 		fc_uring_wait(&stage->result[r], deadline);
 		result = spoiled(&fault, stage->result[r], from);
 		got = result < 0 ? 0 : result / BLCKSZ;
 		Assert(got <= run);
-		*io = fc_state_judge(fc_follow_opening, false, got > 0, result, (size_t) run * BLCKSZ, fc_slot_offset(slots[done]), timeout_ms);
+		*io = fc_state_judge(place->no, fc_follow_opening[place->no], false, got > 0, result, (size_t) run * BLCKSZ, place->offset, timeout_ms);
 		for (int i = 0; i < got; i++)
 			memcpy(pages[done + i], from + (size_t) i * BLCKSZ, BLCKSZ);
 		done += got;
@@ -116,13 +117,13 @@ read_staged(const FcSlotNo *slots, char *const *pages, int n, int timeout_ms, ui
 
 /* One slot, through memory of our own: for targets that are not aligned. */
 static ssize_t
-read_through_bounce(off_t offset, char *page)
+read_through_bounce(const FcPlace *place, char *page)
 {
 	static char bounce[BLCKSZ] pg_attribute_aligned(FC_IO_ALIGN);
 	ssize_t		n;
 
 	do
-		n = pread(fc_follow_fd, bounce, BLCKSZ, offset);
+		n = pread(fc_follow_fd[place->no], bounce, BLCKSZ, place->offset);
 	while (n < 0 && errno == EINTR);
 	if (n == BLCKSZ)
 		memcpy(page, bounce, BLCKSZ);
@@ -140,53 +141,55 @@ all_aligned(char *const *pages, int n, uint32 alignment)
 
 /* Reads the first of n slots, those that lie in a row or one alone; bytes, or -errno. */
 static ssize_t
-read_plain(off_t offset, char *const *pages, int n)
+read_plain(const FcPlace *place, char *const *pages, int n)
 {
 	struct iovec iov[FC_STORE_MAX_READ];
-	uint32		alignment = pg_atomic_read_u32(&fc_device(FC_THE_DEVICE)->alignment);
+	uint32		alignment = pg_atomic_read_u32(&fc_device(place->no)->alignment);
 	ssize_t		result;
 
-	Assert(n > 0 && n <= FC_STORE_MAX_READ && offset >= FC_HEADER_BYTES);
-	Assert(fc_follow_fd >= 0);
+	Assert(n > 0 && n <= FC_STORE_MAX_READ && place->offset >= FC_HEADER_BYTES);
+	Assert(fc_follow_fd[place->no] >= 0);
 	Assert(alignment > 0 && alignment <= FC_IO_ALIGN);
 	if (!all_aligned(pages, n, alignment))
-		return read_through_bounce(offset, pages[0]);
+		return read_through_bounce(place, pages[0]);
 	for (int i = 0; i < n; i++)
 	{
 		iov[i].iov_base = pages[i];
 		iov[i].iov_len = BLCKSZ;
 	}
 	do
-		result = preadv(fc_follow_fd, iov, n, offset);
+		result = preadv(fc_follow_fd[place->no], iov, n, place->offset);
 	while (result < 0 && errno == EINTR);
 	if (result >= 0)
 		return result;
 	if (errno != EINVAL || alignment >= FC_IO_ALIGN)
 		return -errno;
 	/* the device asks for more than it said */
-	pg_atomic_write_u32(&fc_device(FC_THE_DEVICE)->alignment, FC_IO_ALIGN);
-	return read_through_bounce(offset, pages[0]);
+	pg_atomic_write_u32(&fc_device(place->no)->alignment, FC_IO_ALIGN);
+	return read_through_bounce(place, pages[0]);
 }
 
 /* The same for one run after the other. */
 static int
-read_blocking(const FcSlotNo *slots, char *const *pages, int n, FcIo *io)
+read_blocking(const FcPlace *places, char *const *pages, int n, FcIo *io)
 {
-	FcFault		fault = fc_failpoint_fault(FC_FP_STORE_READ);
 	int			done = 0;
 	int			got = 1;
 
 	for (; done < n && *io == FC_IO_OK && got > 0; done += got)
 	{
-		int			run = neighbours(&slots[done], n - done);
+		FcPlace		place = places[done];
+		FcFault		fault = read_fault(place.no);
+		int			run = neighbours(&places[done], n - done);
 		ssize_t		result;
 
 		if (unlikely(fault.us > 0))
 			pg_usleep(fault.us);
-		result = spoiled(&fault, read_plain(misplaced(&fault, slots[done], run), &pages[done], run), pages[done]);
+		place.offset = misplaced(&fault, &place, run);
+		result = spoiled(&fault, read_plain(&place, &pages[done], run), pages[done]);
 		got = result < 0 ? 0 : result / BLCKSZ;
 		Assert(got <= run);
-		*io = fc_state_judge(fc_follow_opening, false, got > 0, result, (size_t) run * BLCKSZ, fc_slot_offset(slots[done]), 0);
+		*io = fc_state_judge(place.no, fc_follow_opening[place.no], false, got > 0, result, (size_t) run * BLCKSZ, places[done].offset, 0);
 	}
 	return done;
 }
@@ -199,37 +202,111 @@ read_blocking(const FcSlotNo *slots, char *const *pages, int n, FcIo *io)
  * as to copy a page.  Devices that tests make slow are an exception.
  */
 static bool
-by_uring(const FcSlotNo *slots, int n, int timeout_ms)
+by_uring(const FcPlace *places, int n, int timeout_ms)
 {
-	if (!fc_uring_ready() || (fc_device(FC_THE_DEVICE)->in_memory && !fc_failpoints_armed()))
+	bool		in_memory = true;
+
+	if (!fc_uring_ready())
 		return false;
-	return timeout_ms > 0 || neighbours(slots, n) < n;
+	for (int i = 0; i < n && in_memory; i++)
+		in_memory = fc_device(places[i].no)->in_memory;
+	if (in_memory && !fc_failpoints_armed())
+		return false;
+	return timeout_ms > 0 || neighbours(places, n) < n;
+}
+
+/* May this process read from the device at this moment, and does it have a way to it?  If not, *io says what that means. */
+static bool
+have_way(FcDeviceNo no, int timeout_ms, FcIo *io)
+{
+	*io = FC_IO_FAILED;
+	if (unlikely(!fc_device_readable(no)))
+		return false;
+	if (unlikely(!fc_store_may_read(no, timeout_ms)))
+	{
+		fc_count(FC_READS_UNBOUNDED);
+		return false;
+	}
+	if (unlikely(!fc_follow(no, timeout_ms)))
+	{
+		*io = fc_state_no_way(no, timeout_ms);
+		return false;
+	}
+	return true;
+}
+
+/* Where n slots lie; how many of the first ones can be read.  *io: of the one after these. */
+static int
+find_places(const FcSlotNo *slots, FcPlace *places, int n, int timeout_ms, FcIo *io)
+{
+	FcDeviceNo	last = FC_NO_DEVICE;
+
+	*io = FC_IO_OK;
+	for (int i = 0; i < n; i++)
+	{
+		places[i] = fc_place_of(slots[i]);
+		if (unlikely(places[i].no == FC_NO_DEVICE))
+		{
+			*io = FC_IO_FAILED; /* it has been moved since it was looked up */
+			return i;
+		}
+		if (places[i].no != last && unlikely(!have_way(places[i].no, timeout_ms, io)))
+			return i;
+		*io = FC_IO_OK;
+		last = places[i].no;
+	}
+	return n;
+}
+
+/* Still, after something has been opened: the ring may have broken. */
+static bool
+may_read_all(const FcPlace *places, int n, int timeout_ms)
+{
+	for (int i = 0; i < n; i++)
+		if (!fc_store_may_read(places[i].no, timeout_ms))
+			return false;
+	return true;
+}
+
+/* So many of the first pages were read, in that time. */
+static void
+count_read(const FcPlace *places, int n, uint64 ns)
+{
+	int			run;
+
+	for (int i = 0; i < n; i += run)
+	{
+		for (run = 1; i + run < n && places[i + run].no == places[i].no; run++)
+			;
+		fc_device_count(places[i].no, FC_DEVICE_READS, run);
+		if (run < n)
+			continue;			/* of several devices: whose time is it? */
+		fc_device_count(places[i].no, FC_DEVICE_READ_REQUESTS, 1);
+		fc_device_count(places[i].no, FC_DEVICE_READ_NS, ns);
+	}
 }
 
 int
 fc_store_read(const FcSlotNo *slots, char *const *pages, int n, int timeout_ms, FcIo *io)
 {
+	FcPlace		places[FC_STORE_MAX_READ];
+	uint64		begin = fc_now_ns();
+	FcIo		after;			/* what keeps the others from being read */
 	int			done = 0;
 
 	Assert(n > 0 && n <= FC_STORE_MAX_READ);
 	Assert(timeout_ms >= 0);
 	Assert(!fc_in_writer());	/* has fc_store_try_read() */
+	n = find_places(slots, places, n, timeout_ms, &after);
+	if (unlikely(n == 0))
+	{
+		*io = after;
+		return 0;
+	}
 	*io = FC_IO_OK;
-	if (unlikely(!fc_store_may_read(FC_THE_DEVICE, timeout_ms)))
-	{
-		fc_count(FC_READS_UNBOUNDED);
-		*io = FC_IO_FAILED;
-		return 0;
-	}
-	if (unlikely(!fc_follow(timeout_ms)))
-	{
-		*io = fc_state_no_way(fc_follow_opening, timeout_ms);
-		return 0;
-	}
-	Assert(slots_exist(slots, n));
 	pgstat_report_wait_start(n > 1 ? FC_WAIT_MULTI_BLOCK_READ : FC_WAIT_SINGLE_BLOCK_READ);
 	fc_failpoint(FC_FP_STORE_READING);
-	if (by_uring(slots, n, timeout_ms))
+	if (by_uring(places, n, timeout_ms))
 	{
 		uint64		deadline = fc_call_deadline(timeout_ms);
 		int			now;
@@ -238,17 +315,21 @@ fc_store_read(const FcSlotNo *slots, char *const *pages, int n, int timeout_ms, 
 		do
 		{
 			now = Min(n - done, FC_STAGE_PAGES);
-			got = read_staged(&slots[done], &pages[done], now, timeout_ms, deadline, io);
+			got = read_staged(&places[done], &pages[done], now, timeout_ms, deadline, io);
 			done += got;
 			/* the ring may have broken just after the last answer */
 		} while (done < n && got == now && *io == FC_IO_OK && fc_uring_ready());
 	}
-	else if (unlikely(!fc_store_may_read(FC_THE_DEVICE, timeout_ms)))
+	else if (unlikely(!may_read_all(places, n, timeout_ms)))
 		*io = FC_IO_FAILED;		/* the ring broke while the device was opened */
 	else
-		done = read_blocking(slots, pages, n, io);
+		done = read_blocking(places, pages, n, io);
 	pgstat_report_wait_end();
 	Assert(done >= 0 && done <= n);
+	if (likely(done > 0))
+		count_read(places, done, fc_now_ns() - begin);
+	if (*io == FC_IO_OK && done == n)
+		*io = after;
 	return done;
 }
 
@@ -257,22 +338,33 @@ fc_store_read(const FcSlotNo *slots, char *const *pages, int n, int timeout_ms, 
 bool
 fc_store_ahead_start(FcAhead *ahead, FcSlotNo first, char *pages, int n, int timeout_ms, FcIo *io)
 {
-	FcFault		fault = fc_failpoint_fault(FC_FP_STORE_READ);
+	FcPlace		place = fc_place_of(first);
+	FcFault		fault;
 
 	*io = FC_IO_OK;
-	if (unlikely(!fc_follow(timeout_ms)))
+
+	/*
+	 * it may have been moved since it was looked up, and no longer lie in a
+	 * row
+	 */
+	if (unlikely(place.no == FC_NO_DEVICE || fc_store_in_a_row(first, n) < n) ||
+		!fc_device_readable(place.no))
+		return false;
+	if (unlikely(!fc_follow(place.no, timeout_ms)))
 	{
-		*io = fc_state_no_way(fc_follow_opening, timeout_ms);
+		*io = fc_state_no_way(place.no, timeout_ms);
 		return false;
 	}
 	if (!fc_uring_ready())		/* it may break while the device is opened */
 		return false;
-	Assert(n > 0 && n <= FC_STORE_MAX_RUN && first + n <= fc_device(FC_THE_DEVICE)->slots);
+	Assert(n > 0 && n <= FC_STORE_MAX_RUN);
 	Assert((uintptr_t) pages % FC_IO_ALIGN == 0);
-	ahead->opening = fc_follow_opening;
+	fault = read_fault(place.no);
+	ahead->no = place.no;
+	ahead->opening = fc_follow_opening[place.no];
 	ahead->n = n;
-	ahead->offset = fc_slot_offset(first);
-	fc_uring_read(fc_follow_fd, pages, (size_t) n * BLCKSZ, misplaced(&fault, first, n), &ahead->result, fault.us);
+	ahead->offset = place.offset;
+	fc_uring_read(fc_follow_fd[place.no], pages, (size_t) n * BLCKSZ, misplaced(&fault, &place, n), &ahead->result, fault.us);
 	fc_uring_submit();
 	return true;
 }
@@ -294,7 +386,7 @@ fc_store_ahead_lost(const FcAhead *ahead)
 int
 fc_store_ahead_finish(FcAhead *ahead, char *pages, int timeout_ms, FcIo *io)
 {
-	FcFault		fault = fc_failpoint_fault(FC_FP_STORE_READ);
+	FcFault		fault = read_fault(ahead->no);
 	ssize_t		result;
 	int			got;
 
@@ -304,7 +396,9 @@ fc_store_ahead_finish(FcAhead *ahead, char *pages, int timeout_ms, FcIo *io)
 	pgstat_report_wait_end();
 	result = spoiled(&fault, ahead->result, pages);
 	got = result < 0 ? 0 : result / BLCKSZ;
-	*io = fc_state_judge(ahead->opening, false, got > 0, result, (size_t) ahead->n * BLCKSZ, ahead->offset, timeout_ms);
+	*io = fc_state_judge(ahead->no, ahead->opening, false, got > 0, result, (size_t) ahead->n * BLCKSZ, ahead->offset, timeout_ms);
+	if (got > 0)
+		fc_device_count(ahead->no, FC_DEVICE_READS, got);
 	return got;
 }
 
@@ -313,12 +407,15 @@ fc_store_ahead_finish(FcAhead *ahead, char *pages, int timeout_ms, FcIo *io)
 int
 fc_store_try_read(const FcSlotNo *slots, char *const *pages, int n, int timeout_ms, uint64 *ns, FcIo *io)
 {
-	FcFault		fault = fc_failpoint_fault(FC_FP_STORE_READ);
+	FcDeviceNo	no = fc_place_of(slots[0]).no;
+	FcFault		fault = read_fault(no);
 	ssize_t		result;
-	FcDeviceRequest *r = fc_call_new(FC_OP_READ, &result);
+	FcDeviceRequest *r;
 	int			got;
 
-	Assert(n > 0 && n <= FC_STORE_MAX_RUN && slots_exist(slots, n));
+	Assert(fc_in_writer());
+	Assert(n > 0 && n <= FC_STORE_MAX_RUN && no != FC_NO_DEVICE);
+	r = fc_call_new(no, FC_OP_READ, &result);
 	*ns = 0;
 	pgstat_report_wait_start(n > 1 ? FC_WAIT_MULTI_BLOCK_READ : FC_WAIT_SINGLE_BLOCK_READ);
 	fc_failpoint(FC_FP_STORE_READING);
@@ -327,7 +424,12 @@ fc_store_try_read(const FcSlotNo *slots, char *const *pages, int n, int timeout_
 		r->fault = fault;
 		r->n = n;
 		for (int i = 0; i < n; i++)
-			r->offset[i] = misplaced(&fault, slots[i], 1);
+		{
+			FcPlace		place = fc_place_of(slots[i]);
+
+			Assert(place.no == no);
+			r->offset[i] = misplaced(&fault, &place, 1);
+		}
 		result = fc_call_make(r, timeout_ms);
 	}
 	pgstat_report_wait_end();
@@ -337,18 +439,18 @@ fc_store_try_read(const FcSlotNo *slots, char *const *pages, int n, int timeout_
 	Assert(got <= n);
 	for (int i = 0; i < got; i++)
 		memcpy(pages[i], r->pages[i], BLCKSZ);
-	*io = fc_state_judge(fc_state_opening(), false, got > 0, result, (size_t) n * BLCKSZ, fc_slot_offset(slots[0]), timeout_ms);
+	*io = fc_state_judge(no, fc_state_opening(no), false, got > 0, result, (size_t) n * BLCKSZ, fc_place_of(slots[0]).offset, timeout_ms);
 	if (got > 0)
 		*ns = r->ns;
 	return got;
 }
 
 static ssize_t
-write_slots(FcSlotNo first, char *const *pages, int n, int timeout_ms)
+write_slots(const FcPlace *place, char *const *pages, int n, int timeout_ms)
 {
-	FcFault		fault = fc_failpoint_fault(FC_FP_STORE_WRITE);
+	FcFault		fault = fc_failpoint_fault_of(FC_FP_STORE_WRITE, place->no);
 	ssize_t		result;
-	FcDeviceRequest *r = fc_call_new(FC_OP_WRITE, &result);
+	FcDeviceRequest *r = fc_call_new(place->no, FC_OP_WRITE, &result);
 
 	if (r == NULL)
 		return result;
@@ -358,7 +460,9 @@ write_slots(FcSlotNo first, char *const *pages, int n, int timeout_ms)
 		return -ENOSPC;
 	r->fault = fault;
 	r->n = n;
-	r->offset[0] = misplaced(&fault, first, n);
+	r->device.slots = fc_device(place->no)->slots;
+	r->device.log_blocks = fc_device(place->no)->log_blocks;
+	r->offset[0] = misplaced(&fault, place, n);
 	for (int i = 0; i < n; i++)
 		memcpy(r->pages[i], pages[i], BLCKSZ);
 	if (fault.action == FC_FP_FLIP)
@@ -371,12 +475,14 @@ fc_store_write(FcSlotNo first, char *const *pages, int n, int timeout_ms)
 {
 	ssize_t		expected = (ssize_t) n * BLCKSZ;
 	uint64		begin = fc_now_ns();
+	FcPlace		place = fc_place_of(first);
 	ssize_t		written;
 
-	Assert(n > 0 && n <= FC_STORE_MAX_RUN && first + n <= fc_device(FC_THE_DEVICE)->slots);
+	Assert(n > 0 && n <= FC_STORE_MAX_RUN && place.no != FC_NO_DEVICE && fc_store_in_a_row(first, n) == n);
+	Assert(place.offset + (off_t) n * BLCKSZ <= fc_slot_offset(fc_device(place.no)->slots));
 	pgstat_report_wait_start(FC_WAIT_WRITE);
 	fc_failpoint(FC_FP_STORE_WRITING);
-	written = write_slots(first, pages, n, timeout_ms);
+	written = write_slots(&place, pages, n, timeout_ms);
 	pgstat_report_wait_end();
 	if (written == expected)
 	{
@@ -386,8 +492,11 @@ fc_store_write(FcSlotNo first, char *const *pages, int n, int timeout_ms)
 		fc_count_n(FC_WRITE_BYTES, expected);
 		fc_count_n(FC_WRITE_NS, end - begin);
 		fc_count_latency(FC_LATENCY_FLASH_WRITE, end - begin);
+		fc_device_count(place.no, FC_DEVICE_WRITES, n);
+		fc_device_count(place.no, FC_DEVICE_WRITE_REQUESTS, 1);
+		fc_device_count(place.no, FC_DEVICE_WRITE_NS, end - begin);
 	}
-	return fc_state_judge(fc_state_opening(), true, written == expected, written, expected, fc_slot_offset(first), timeout_ms);
+	return fc_state_judge(place.no, fc_state_opening(place.no), true, written == expected, written, expected, place.offset, timeout_ms);
 }
 
 /* ---- the log, in the writer ---- */
@@ -406,7 +515,7 @@ fc_store_read_log(uint32 first, char *const *blocks, int n, int timeout_ms)
 {
 	ssize_t		bytes = (ssize_t) n * BLCKSZ;
 	ssize_t		result;
-	FcDeviceRequest *r = fc_call_new(FC_OP_READ, &result);
+	FcDeviceRequest *r = fc_call_new(FC_THE_DEVICE, FC_OP_READ, &result);
 
 	Assert(n > 0 && n <= FC_STORE_MAX_RUN);
 	pgstat_report_wait_start(FC_WAIT_MULTI_BLOCK_READ);
@@ -420,7 +529,7 @@ fc_store_read_log(uint32 first, char *const *blocks, int n, int timeout_ms)
 	pgstat_report_wait_end();
 	for (int i = 0; r != NULL && result == bytes && i < n; i++)
 		memcpy(blocks[i], r->pages[i], BLCKSZ);
-	return fc_state_judge(fc_state_opening(), false, result == bytes, result, bytes, log_offset(first), timeout_ms);
+	return fc_state_judge(FC_THE_DEVICE, fc_state_opening(FC_THE_DEVICE), false, result == bytes, result, bytes, log_offset(first), timeout_ms);
 }
 
 FcIo
@@ -429,7 +538,7 @@ fc_store_write_log(uint32 first, char *const *blocks, int n, int timeout_ms)
 	FcFault		fault = fc_failpoint_fault(FC_FP_LOG_WRITE);
 	ssize_t		bytes = (ssize_t) n * BLCKSZ;
 	ssize_t		result;
-	FcDeviceRequest *r = fc_call_new(FC_OP_WRITE, &result);
+	FcDeviceRequest *r = fc_call_new(FC_THE_DEVICE, FC_OP_WRITE, &result);
 
 	Assert(n > 0 && n <= FC_STORE_MAX_RUN);
 	pgstat_report_wait_start(FC_WAIT_WRITE);
@@ -448,15 +557,15 @@ fc_store_write_log(uint32 first, char *const *blocks, int n, int timeout_ms)
 	pgstat_report_wait_end();
 	if (result == bytes)
 		fc_count_n(FC_LOG_BYTES, bytes);
-	return fc_state_judge(fc_state_opening(), true, result == bytes, result, bytes, log_offset(first), timeout_ms);
+	return fc_state_judge(FC_THE_DEVICE, fc_state_opening(FC_THE_DEVICE), true, result == bytes, result, bytes, log_offset(first), timeout_ms);
 }
 
 FcIo
-fc_store_sync(int timeout_ms)
+fc_store_sync_device(FcDeviceNo no, int timeout_ms)
 {
-	FcFault		fault = fc_failpoint_fault(FC_FP_STORE_SYNC);
+	FcFault		fault = fc_failpoint_fault_of(FC_FP_STORE_SYNC, no);
 	ssize_t		result;
-	FcDeviceRequest *r = fc_call_new(FC_OP_SYNC, &result);
+	FcDeviceRequest *r = fc_call_new(no, FC_OP_SYNC, &result);
 
 	pgstat_report_wait_start(FC_WAIT_WRITE);
 	if (r != NULL && fault.action == FC_FP_ERROR)
@@ -467,5 +576,22 @@ fc_store_sync(int timeout_ms)
 		result = fc_call_make(r, timeout_ms);
 	}
 	pgstat_report_wait_end();
-	return fc_state_judge(fc_state_opening(), true, result == 0, result, 0, 0, timeout_ms);
+	return fc_state_judge(no, fc_state_opening(no), true, result == 0, result, 0, 0, timeout_ms);
+}
+
+FcIo
+fc_store_sync(int timeout_ms)
+{
+	for (FcDeviceNo no = FC_THE_DEVICE + 1; no < FC_DEVICES; no++)
+	{
+		FcReason	why;
+
+		if (!fc_device_readable(no) || fc_store_sync_device(no, timeout_ms) == FC_IO_OK)
+			continue;
+		/* K15: what it confirmed may be lost, so it does not stay in use */
+		errno = fc_store_last_errno();
+		fc_fail(&why, "Check the device.", "could not flush \"%s\": %m", fc_store_path(no));
+		fc_device_trouble(no, fc_state_opening(no), &why);
+	}
+	return fc_store_sync_device(FC_THE_DEVICE, timeout_ms);
 }

@@ -30,14 +30,44 @@
 #include "reason.h"
 #include "types.h"
 
+#include "datatype/timestamp.h"
+
 /*
- * Which device.  There is one, so far: what is said of a device as a whole
- * names it, and whatever a slot number leads to lies on that one.
+ * Which device.  The first one is pg_flashcache.file; it has the log, and the
+ * cache does not begin without it.  The others come and go while the cache is
+ * in use.  Each has a state of its own (store_map.c).  A slot lies where its
+ * chunk does.
  */
 typedef uint8 FcDeviceNo;
 
-#define FC_DEVICES 1
+#define FC_DEVICES 8
 #define FC_THE_DEVICE ((FcDeviceNo) 0)
+#define FC_NO_DEVICE ((FcDeviceNo) 0xFF)
+
+typedef enum FcDeviceState
+{
+	FC_DEVICE_NONE,				/* there is no such device */
+	FC_DEVICE_CLOSED,			/* it has not been opened yet */
+	FC_DEVICE_ACTIVE,
+	FC_DEVICE_DRAINING,			/* is about to be removed: nothing is filled */
+	FC_DEVICE_OFF,				/* in trouble; the reason says which */
+	FC_DEVICE_DISABLED,			/* somebody wants it so */
+} FcDeviceState;
+
+/* What has been done with a device; since start. */
+typedef enum FcDeviceCounter
+{
+	FC_DEVICE_READS,			/* pages */
+	FC_DEVICE_READ_REQUESTS,	/* of those whose time is known */
+	FC_DEVICE_READ_NS,
+	FC_DEVICE_WRITES,
+	FC_DEVICE_WRITE_REQUESTS,
+	FC_DEVICE_WRITE_NS,
+	FC_DEVICE_READ_ERRORS,
+	FC_DEVICE_WRITE_ERRORS,
+	FC_DEVICE_TIMEOUTS,
+	FC_DEVICE_COUNTERS
+} FcDeviceCounter;
 
 /* Most slots written by one call. */
 #define FC_STORE_MAX_RUN 64
@@ -67,7 +97,78 @@ typedef struct FcStoreOwner
 } FcStoreOwner;
 
 extern FcPart fc_store_part(void);
-extern void fc_store_shmem_init(void);
+extern FcPart fc_store_map_part(void);
+
+/* For so many slots, the first ones of which lie on the first device. */
+extern void fc_store_shmem_init(uint32 slots, uint32 first);
+
+/* ---- where slots lie: store_map.c ---- */
+
+/* On which device; FC_NO_DEVICE if on none.  A late answer does no harm: R3. */
+extern FcDeviceNo fc_store_device_of(FcSlotNo slot);
+
+/* How many of n slots from that one on lie in a row on one device, the first one included. */
+extern int	fc_store_in_a_row(FcSlotNo first, int n);
+
+/*
+ * The chunk lies in that place of a device, or nowhere (FC_NO_DEVICE).  Writer
+ * only: none of its slots is in use, each has had its version raised since it
+ * last was, and from then on whoever looks one up finds that in R3.
+ */
+extern void fc_store_set_chunk(uint32 chunk, FcDeviceNo no, uint32 index);
+extern FcDeviceNo fc_store_chunk(uint32 chunk, uint32 *index);
+
+extern FcDeviceState fc_store_state(FcDeviceNo no);
+extern const char *fc_store_state_name(FcDeviceState state);
+
+/*
+ * Writer only.  What else enters FC_DEVICE_OFF is a request to the device, in
+ * any process, that has failed for good.  The first device is active but while
+ * it is off and others are in use.
+ */
+extern void fc_store_set_state(FcDeviceNo no, FcDeviceState state, const FcReason *why);
+
+/* Is another device in use? */
+extern bool fc_store_others(FcDeviceNo no);
+
+/* What fc_store_trouble() says takes the first device off, alone.  In any process. */
+extern void fc_store_first_is_off(void);
+
+/* The reason of the state, and since when it is. */
+extern TimestampTz fc_store_reason(FcDeviceNo no, FcReason *why);
+
+/* When the writer tries it again; 0 = it has no reason to.  For views. */
+extern void fc_store_set_next_probe(FcDeviceNo no, TimestampTz at);
+extern TimestampTz fc_store_next_probe(FcDeviceNo no);
+
+/* What a place in the list means. */
+extern FcDeviceNo fc_store_place_of_list(uint32 word, uint32 *index);
+
+/*
+ * A page with wrong content was read from that slot, of a device that had
+ * `enough` of them in a row: that goes off.  True if it is the first device, of
+ * which the caller has to see to that.
+ */
+extern bool fc_store_wrong_page(FcSlotNo slot, uint32 enough);
+
+/* A good page, if there has been a wrong one. */
+extern bool fc_store_any_wrong(void);
+extern void fc_store_good_page_slow(FcSlotNo slot);
+
+/* Writer only.  Must what is on the device be forgotten? */
+extern bool fc_store_doubtful(FcDeviceNo no);
+extern void fc_store_forget_wrong(FcDeviceNo no);
+
+/* Another reason for the same state; not logged. */
+extern void fc_store_set_reason(FcDeviceNo no, const FcReason *why);
+
+/* True once after it went off: the writer then warns. */
+extern bool fc_store_take_warning(FcDeviceNo no, FcReason *why);
+
+extern uint64 fc_store_counter(FcDeviceNo no, FcDeviceCounter counter);
+
+/* Slots of the device as opened last. */
+extern uint32 fc_store_slots(FcDeviceNo no);
 
 /*
  * A writer that is to end turns away from a call under way after so long; 0 at
@@ -94,6 +195,27 @@ typedef void (*FcStoreBeforeUse) (bool same);
 
 extern bool fc_store_open(FcDeviceNo no, const char *path, uint32 slots, uint32 log_blocks, bool require_mount, int timeout_ms,
 						  FcStoreBeforeUse before_use, FcReason *error);
+
+/*
+ * The same of a device beyond the first one.  `known`: it is the same if its
+ * header has this identity, for so many slots, though it may have been another
+ * server that wrote it; NULL: it is not.  `make`: makes the file if it is not
+ * there.
+ */
+typedef struct FcKnownDevice
+{
+	const uint8 *identity;
+	uint32		slots;
+} FcKnownDevice;
+
+extern bool fc_store_open_other(FcDeviceNo no, const char *path, uint32 slots, const FcKnownDevice *known, bool make,
+								bool require_mount, int timeout_ms, FcStoreBeforeUse before_use, FcReason *error);
+
+/* Another device may get the number. */
+extern void fc_store_forget(FcDeviceNo no);
+
+/* The identity in its header, random and new with each opening; FC_IDENTITY_BYTES. */
+extern const uint8 *fc_store_identity(FcDeviceNo no);
 
 /*
  * With what of the server the file that was opened last shares its file
@@ -136,6 +258,7 @@ extern bool fc_store_can_time_out(void);
 
 /* May this process read from flash?  Not if there were no end to its waits though there should be. */
 extern bool fc_store_may_read(FcDeviceNo no, int timeout_ms);
+extern bool fc_store_may_read_slot(FcSlotNo slot, int timeout_ms);
 
 /* errno of a process that could not bound its waits since this was last asked, or 0. */
 extern int	fc_store_unbounded(FcDeviceNo no);
@@ -162,12 +285,13 @@ extern const char *fc_store_hint(int code);
 extern int	fc_store_read(const FcSlotNo *slots, char *const *pages, int n, int timeout_ms, FcIo *io);
 
 /*
- * Reading ahead: starts to read `n` neighbouring slots into memory aligned to
+ * Reading ahead: starts to read `n` slots in a row into memory aligned to
  * FC_IO_ALIGN, and returns.  The FcAhead and the pages stay where they are until
  * fc_store_ahead_done() says true.
  */
 typedef struct FcAhead
 {
+	FcDeviceNo	no;
 	uint32		opening;		/* of the device */
 	int			n;
 	off_t		offset;
@@ -195,10 +319,10 @@ extern int	fc_store_ahead_finish(FcAhead *ahead, char *pages, int timeout_ms, Fc
 
 /* ---- for the writer ---- */
 
-/* Reads up to FC_STORE_MAX_RUN slots; *ns becomes what the device took. */
+/* Reads up to FC_STORE_MAX_RUN slots of one device; *ns becomes what that took. */
 extern int	fc_store_try_read(const FcSlotNo *slots, char *const *pages, int n, int timeout_ms, uint64 *ns, FcIo *io);
 
-/* Writes `n` neighbouring slots, n <= FC_STORE_MAX_RUN.  All or nothing is reported. */
+/* Writes `n` slots in a row, n <= FC_STORE_MAX_RUN.  All or nothing is reported. */
 extern FcIo fc_store_write(FcSlotNo first, char *const *pages, int n, int timeout_ms);
 
 /*
@@ -209,6 +333,9 @@ extern FcIo fc_store_read_log(uint32 first, char *const *blocks, int n, int time
 extern FcIo fc_store_write_log(uint32 first, char *const *blocks, int n, int timeout_ms);
 
 /* Makes what was written outlast a loss of power. */
+extern FcIo fc_store_sync_device(FcDeviceNo no, int timeout_ms);
+
+/* The same on all devices: of those beyond the first one, one that can't goes off. */
 extern FcIo fc_store_sync(int timeout_ms);
 
 #endif							/* FC_STORE_H */

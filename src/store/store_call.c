@@ -23,9 +23,9 @@
 /* ---- requests to the device process ---- */
 
 FcDeviceRequest *
-fc_call_new(FcDeviceOp op, ssize_t *result)
+fc_call_new(FcDeviceNo no, FcDeviceOp op, ssize_t *result)
 {
-	FcDeviceRequest *r = fc_process_memory(sizeof(FcDeviceRequest));
+	FcDeviceRequest *r = fc_process_memory(no, sizeof(FcDeviceRequest));
 	bool		opens = op == FC_OP_OPEN || op == FC_OP_ADOPT;
 
 	Assert(fc_in_writer());
@@ -33,10 +33,11 @@ fc_call_new(FcDeviceOp op, ssize_t *result)
 	*result = r != NULL ? 0 : FC_NO_PROCESS;
 	if (r == NULL)
 		return NULL;
-	switch (fc_process_ready(opens, fc_device_serve))
+	switch (fc_process_ready(no, opens, fc_device_serve))
 	{
 		case FC_ANSWERED:
 			r->op = op;
+			r->no = no;
 			r->fault.action = FC_FP_OFF;
 			r->fault.us = 0;
 			return r;
@@ -58,7 +59,7 @@ fc_call_make(FcDeviceRequest *r, int timeout_ms)
 		Assert(r->n > 0 && r->n <= FC_STORE_MAX_RUN && r->offset[0] >= 0);
 	if (r->op == FC_OP_WRITE)
 		Assert(r->offset[0] >= FC_HEADER_BYTES);
-	switch (fc_process_call(timeout_ms))
+	switch (fc_process_call(r->no, timeout_ms))
 	{
 		case FC_ANSWERED:
 			return r->result;
@@ -80,19 +81,29 @@ fc_call_make(FcDeviceRequest *r, int timeout_ms)
  * none will: its stage leaves the memory to the kernel and gets other memory,
  * so often in the life of a process, and is left unused after that.
  */
-#define STAGES 4
+#define STAGES (3 + FC_DEVICES)
 #define MOST_RENEWED 16
 
 static FcStage stages[STAGES];
 static int	renewed = 0;
 
-/* Opening the device by io_uring, and the descriptor once it has come. */
-static ssize_t opening = FC_NOT_BEGUN;
+/*
+ * Opening a device by io_uring, and the descriptor once it has come.  Closing
+ * one: its number, -1 when that is done, and where it leads.
+ */
+typedef struct Way
+{
+	ssize_t		opening;
+	ssize_t		closing;
+	int			closing_fd;
+	struct statx closing_file;
+} Way;
 
-/* Closing one: its number, -1 when that is done, and where it leads. */
-static ssize_t closing = FC_NOT_BEGUN;
-int			fc_call_closing_fd = -1;
-static struct statx closing_file;
+#define NO_WAY {.opening = FC_NOT_BEGUN, .closing = FC_NOT_BEGUN, .closing_fd = -1}
+
+static Way	ways[] = {NO_WAY, NO_WAY, NO_WAY, NO_WAY, NO_WAY, NO_WAY, NO_WAY, NO_WAY};
+
+StaticAssertDecl(lengthof(ways) == FC_DEVICES, "a way to each device");
 
 uint64
 fc_call_deadline(int timeout_ms)
@@ -185,10 +196,10 @@ fc_store_memory(int pages)
 /* ---- closing ---- */
 
 static void
-begin_to_close(int fd)
+begin_to_close(Way *way, int fd)
 {
-	fc_call_closing_fd = fd;
-	fc_uring_close(fd, &closing);
+	way->closing_fd = fd;
+	fc_uring_close(fd, &way->closing);
 	fc_uring_submit();
 }
 
@@ -201,12 +212,21 @@ which_file(int fd, struct statx *stx)
 
 /* Is the number still that of the descriptor that was to be closed? */
 static bool
-still_open(void)
+still_open(const Way *way)
 {
 	struct statx stx;
 
-	return which_file(fc_call_closing_fd, &stx) && stx.stx_ino == closing_file.stx_ino &&
-		stx.stx_dev_major == closing_file.stx_dev_major && stx.stx_dev_minor == closing_file.stx_dev_minor;
+	return which_file(way->closing_fd, &stx) && stx.stx_ino == way->closing_file.stx_ino &&
+		stx.stx_dev_major == way->closing_file.stx_dev_major && stx.stx_dev_minor == way->closing_file.stx_dev_minor;
+}
+
+void
+fc_call_opened(int fd)
+{
+	for (int no = 0; no < FC_DEVICES; no++)
+		if (unlikely(ways[no].closing_fd == fd))
+			ways[no].closing_fd = -1;	/* the number was free: that one has
+										 * gone */
 }
 
 /*
@@ -217,89 +237,99 @@ still_open(void)
  * be somebody else's then.
  */
 static bool
-has_closed(void)
+has_closed(Way *way)
 {
-	if (fc_in_flight(closing))
+	if (fc_in_flight(way->closing))
 		fc_uring_look();
-	if (unlikely(opening >= 0 && opening == fc_call_closing_fd))
-		fc_call_closing_fd = -1;	/* the number was free: that one has gone */
-	if (fc_in_flight(closing) && !fc_uring_lost(closing))
+	for (int no = 0; no < FC_DEVICES; no++)
+		if (unlikely(ways[no].opening >= 0))
+			fc_call_opened((int) ways[no].opening);
+	if (fc_in_flight(way->closing) && !fc_uring_lost(way->closing))
 		return false;
-	if (likely(fc_call_closing_fd < 0))
+	if (likely(way->closing_fd < 0))
 		return true;
-	if ((closing != -ECANCELED && closing != FC_NOT_TAKEN) || !still_open())
-		fc_call_closing_fd = -1;
+	if ((way->closing != -ECANCELED && way->closing != FC_NOT_TAKEN) || !still_open(way))
+		way->closing_fd = -1;
 	else if (fc_uring_ready())
-		begin_to_close(fc_call_closing_fd);
+		begin_to_close(way, way->closing_fd);
 	else if (fc_uring_never())
 	{
-		(void) close(fc_call_closing_fd);
-		fc_call_closing_fd = -1;
+		(void) close(way->closing_fd);
+		way->closing_fd = -1;
 	}
-	return fc_call_closing_fd < 0;
+	return way->closing_fd < 0;
 }
 
 bool
-fc_call_close_late(void)
+fc_call_closing(FcDeviceNo no)
 {
-	(void) has_closed();
-	if (likely(opening == FC_NOT_BEGUN))
+	return ways[no].closing_fd >= 0;
+}
+
+bool
+fc_call_close_late(FcDeviceNo no)
+{
+	Way		   *way = &ways[no];
+
+	(void) has_closed(way);
+	if (likely(way->opening == FC_NOT_BEGUN))
 		return true;
 	fc_uring_look();
-	if (fc_in_flight(opening) && !fc_uring_lost(opening))
+	if (fc_in_flight(way->opening) && !fc_uring_lost(way->opening))
 		return false;
-	if (opening >= 0 && !fc_call_close((int) opening, true))
+	if (way->opening >= 0 && !fc_call_close(no, (int) way->opening, true))
 		return false;
-	opening = FC_NOT_BEGUN;
+	way->opening = FC_NOT_BEGUN;
 	return true;
 }
 
 bool
-fc_call_close(int fd, bool bounded)
+fc_call_close(FcDeviceNo no, int fd, bool bounded)
 {
+	Way		   *way = &ways[no];
+
 	Assert(fd >= 0);
 	Assert(!fc_in_writer());
-	if (unlikely(fd == fc_call_closing_fd))
-		fc_call_closing_fd = -1;	/* as above */
+	fc_call_opened(fd);			/* as above */
 	if (!bounded || (!fc_uring_ready() && fc_uring_never()))
 	{
 		/* not again if it fails: the number may be somebody else's by then */
 		(void) close(fd);
 		return true;
 	}
-	if (!has_closed() || !fc_uring_ready())
+	if (!has_closed(way) || !fc_uring_ready())
 		return false;
-	if (!which_file(fd, &closing_file))
-		memset(&closing_file, 0, sizeof(closing_file));
-	begin_to_close(fd);
+	if (!which_file(fd, &way->closing_file))
+		memset(&way->closing_file, 0, sizeof(way->closing_file));
+	begin_to_close(way, fd);
 	return true;
 }
 
 /* ---- opening ---- */
 
 int
-fc_call_open(const char *path, int flags, int timeout_ms)
+fc_call_open(FcDeviceNo no, const char *path, int flags, int timeout_ms)
 {
+	Way		   *way = &ways[no];
 	int			fd;
 
 	Assert(!fc_in_writer());
 	Assert(path[0] == '/' && (flags & O_ACCMODE) == O_RDONLY);
 	Assert(timeout_ms > 0);
-	if (!fc_call_close_late())
+	if (!fc_call_close_late(no))
 	{
 		errno = EAGAIN;
 		return -1;
 	}
-	fc_uring_open(path, flags, &opening);
-	fc_uring_wait(&opening, fc_call_deadline(timeout_ms));
-	if (fc_in_flight(opening) || fc_uring_lost(opening) || fc_failpoint(FC_FP_STORE_LATE))
+	fc_uring_open(path, flags, &way->opening);
+	fc_uring_wait(&way->opening, fc_call_deadline(timeout_ms));
+	if (fc_in_flight(way->opening) || fc_uring_lost(way->opening) || fc_failpoint(FC_FP_STORE_LATE))
 	{
-		errno = fc_uring_lost(opening) ? EAGAIN : ETIMEDOUT;
+		errno = fc_uring_lost(way->opening) ? EAGAIN : ETIMEDOUT;
 		return -1;
 	}
-	fd = opening < 0 ? -1 : (int) opening;
-	Assert(opening != FC_NOT_BEGUN);
-	errno = opening < 0 ? (int) -opening : 0;
-	opening = FC_NOT_BEGUN;
+	fd = way->opening < 0 ? -1 : (int) way->opening;
+	errno = way->opening < 0 ? (int) -way->opening : 0;
+	way->opening = FC_NOT_BEGUN;
 	return fd;
 }

@@ -19,21 +19,41 @@
 #include "store/store_internal.h"
 #include "store/store_process.h"
 
-int			fc_follow_fd = -1;
-uint32		fc_follow_opening = 0;
+int			fc_follow_fd[FC_DEVICES] = {-1, -1, -1, -1, -1, -1, -1, -1};
+uint32		fc_follow_opening[FC_DEVICES];
 
 /* Is the descriptor known to lead there? */
-static bool followed = false;
+static bool followed[FC_DEVICES];
+
+/* Changes of states that this process knows of. */
+static uint32 known_changes = FC_START_32;
 
 /* H7 */
 void
 fc_store_close(FcDeviceNo no, int timeout_ms)
 {
 	Assert(no < FC_DEVICES);
-	Assert(!fc_in_writer() || fc_follow_fd < 0);
-	if (fc_follow_fd >= 0 && fc_call_close(fc_follow_fd, timeout_ms > 0 && !fc_device(no)->in_memory))
-		fc_follow_fd = -1;
-	(void) fc_call_close_late();
+	Assert(!fc_in_writer() || fc_follow_fd[no] < 0);
+	if (fc_follow_fd[no] >= 0 && fc_call_close(no, fc_follow_fd[no], timeout_ms > 0 && !fc_device(no)->in_memory))
+		fc_follow_fd[no] = -1;
+	(void) fc_call_close_late(no);
+}
+
+/* H7: a device that is not in use any more is let go of by who next reads from any. */
+static void
+close_unused(uint32 changes, int timeout_ms)
+{
+	bool		all = true;
+
+	for (FcDeviceNo no = 0; no < FC_DEVICES; no++)
+	{
+		if (fc_device_readable(no) || (fc_follow_fd[no] < 0 && !fc_call_closing(no)))
+			continue;
+		fc_store_close(no, timeout_ms);
+		all &= fc_follow_fd[no] < 0;
+	}
+	if (all)
+		known_changes = changes;
 }
 
 /*
@@ -42,7 +62,7 @@ fc_store_close(FcDeviceNo no, int timeout_ms)
  * name by now: to open a FIFO would wait for who writes to it.
  */
 static int
-open_to_read(const FcDevice *device, int timeout_ms)
+open_to_read(FcDeviceNo no, const FcDevice *device, int timeout_ms)
 {
 	int			flags = O_RDONLY | O_NOFOLLOW | O_NOCTTY | O_CLOEXEC | O_NONBLOCK | (device->direct ? O_DIRECT : 0);
 
@@ -55,7 +75,7 @@ open_to_read(const FcDevice *device, int timeout_ms)
 	if (timeout_ms <= 0 || device->in_memory)
 		return open(device->path, flags);
 	if (fc_uring_ready())
-		return fc_call_open(device->path, flags, timeout_ms);
+		return fc_call_open(no, device->path, flags, timeout_ms);
 	errno = EAGAIN;				/* the ring has broken just now */
 	return -1;
 }
@@ -78,18 +98,21 @@ is_as_seen(int fd, const FcDevice *device)
 
 /* A file put in its place since is refused, unless it has got the same inode. */
 bool
-fc_follow(int timeout_ms)
+fc_follow(FcDeviceNo no, int timeout_ms)
 {
-	FcDevice   *device = fc_device(FC_THE_DEVICE);
+	FcDevice   *device = fc_device(no);
 	uint32		generation = pg_atomic_read_u32(&device->generation);
+	uint32		changes = fc_device_changes();
 	int			fd;
 
 	Assert(!fc_in_writer() && !fc_in_device_process());
 	Assert(timeout_ms >= 0);
-	if (likely(fc_follow_opening == generation && followed && fc_follow_fd >= 0))
+	if (unlikely(changes != known_changes))
+		close_unused(changes, timeout_ms);
+	if (likely(fc_follow_opening[no] == generation && followed[no] && fc_follow_fd[no] >= 0))
 	{
-		if (unlikely(fc_call_closing_fd >= 0))
-			(void) fc_call_close_late();
+		if (unlikely(fc_call_closing(no)))
+			(void) fc_call_close_late(no);
 		return true;
 	}
 	errno = EAGAIN;
@@ -98,29 +121,28 @@ fc_follow(int timeout_ms)
 	pg_read_barrier();			/* pairs with that of fc_store_open() */
 	if (fc_hardly_reads())
 		return false;
-	fc_store_close(FC_THE_DEVICE, timeout_ms);
-	if (fc_follow_fd >= 0)
+	fc_store_close(no, timeout_ms);
+	if (fc_follow_fd[no] >= 0)
 	{
 		errno = EAGAIN;			/* one before it is still being closed */
 		return false;
 	}
-	fc_follow_opening = generation;
-	followed = false;			/* until it is known to be right */
-	fd = open_to_read(device, timeout_ms);
+	fc_follow_opening[no] = generation;
+	followed[no] = false;		/* until it is known to be right */
+	fd = open_to_read(no, device, timeout_ms);
 	if (fd < 0)
 		return false;
-	if (unlikely(fd == fc_call_closing_fd))
-		fc_call_closing_fd = -1;	/* the number was free: that one has gone */
-	fc_follow_fd = fd;
+	fc_call_opened(fd);
+	fc_follow_fd[no] = fd;
 	if (!is_as_seen(fd, device))
 	{
-		fc_store_close(FC_THE_DEVICE, timeout_ms);
+		fc_store_close(no, timeout_ms);
 		/* replaced behind our back, if it was not opened anew */
 		errno = ESTALE;
 		return false;
 	}
 	(void) fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
 	fc_open_without_atime(fd);
-	followed = true;
+	followed[no] = true;
 	return true;
 }

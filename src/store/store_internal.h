@@ -30,6 +30,7 @@
 #include <unistd.h>
 
 #include "port/atomics.h"
+#include "storage/spin.h"
 
 #define FC_REPLACED "\"%s\" has been replaced by another file"
 #define FC_REPLACED_HINT "Nobody but the server may touch the file."
@@ -58,6 +59,37 @@ typedef struct FcDevice
 
 /* FC_DEVICES of them.  NULL in the device process. */
 extern FcDevice *fc_devices;
+
+/* ---- store_map.c: where slots lie, and the states of devices ---- */
+
+/* What is known of a device beside that: whether it may be used, and counters. */
+extern void fc_store_map_init(uint32 slots, uint32 first);
+
+/* Where a slot lies. */
+typedef struct FcPlace
+{
+	FcDeviceNo	no;				/* FC_NO_DEVICE: nowhere */
+	off_t		offset;
+} FcPlace;
+
+extern FcPlace fc_place_of(FcSlotNo slot);
+
+/* May it be read?  Of the first one the state of the cache tells. */
+extern bool fc_device_readable(FcDeviceNo no);
+
+/* For store_list.c: of the device's entry; the chunk of a slot; places of all. */
+extern slock_t *fc_device_lock(FcDeviceNo no);
+extern uint32 fc_map_chunk(FcSlotNo slot);
+extern void fc_map_export(uint32 *slots, uint32 *place);
+
+/* There is trouble with that opening of a device that is in use: it goes off.  Not the first one. */
+extern void fc_device_trouble(FcDeviceNo no, uint32 opening, const FcReason *why);
+
+/* Counts states that were left: a session then closes what it no longer needs. */
+extern uint32 fc_device_changes(void);
+
+extern void fc_device_count(FcDeviceNo no, FcDeviceCounter counter, uint64 n);
+extern void fc_device_forget_counters(FcDeviceNo no);
 
 static inline FcDevice *
 fc_device(FcDeviceNo no)
@@ -110,21 +142,21 @@ fc_pwrite(int fd, const char *from, size_t bytes, off_t offset)
  * may happen.  What was lost with a ring says nothing about the device, and
  * what another opening than the current one answers nothing about that.
  */
-extern FcIo fc_state_judge(uint32 opening, bool write, bool ok, ssize_t result, size_t bytes, off_t offset, int timeout_ms);
+extern FcIo fc_state_judge(FcDeviceNo no, uint32 opening, bool write, bool ok, ssize_t result, size_t bytes, off_t offset, int timeout_ms);
 
-/* fc_follow() has failed to go to that opening, errno says why: is the device gone, or is this process to blame? */
-extern FcIo fc_state_no_way(uint32 opening, int timeout_ms);
+/* fc_follow() has failed, errno says why: is the device gone, or is this process to blame? */
+extern FcIo fc_state_no_way(FcDeviceNo no, int timeout_ms);
 
-/* The number of the current opening; the writer's requests are all of that. */
-extern uint32 fc_state_opening(void);
+/* The number of the current opening of a device; the writer's requests are all of that. */
+extern uint32 fc_state_opening(FcDeviceNo no);
 
 /* ---- store_follow.c: a session's own descriptor ---- */
 
 /* This process's way to the device, to read; -1 before fc_follow(). */
-extern int	fc_follow_fd;
+extern int	fc_follow_fd[FC_DEVICES];
 
 /* The opening that it is of, or that fc_follow() has tried to go to. */
-extern uint32 fc_follow_opening;
+extern uint32 fc_follow_opening[FC_DEVICES];
 
 /*
  * Makes fc_follow_fd lead to the device as opened last.  What it returns is
@@ -132,7 +164,7 @@ extern uint32 fc_follow_opening;
  * there was no answer, EAGAIN if it may be better the next time, ESTALE if
  * another file is there.
  */
-extern bool fc_follow(int timeout_ms);
+extern bool fc_follow(FcDeviceNo no, int timeout_ms);
 
 /* ---- store_call.c: calls that end, whatever the device does ---- */
 
@@ -150,6 +182,7 @@ typedef enum FcDeviceOp
 typedef struct FcDeviceRequest
 {
 	FcDeviceOp	op;
+	FcDeviceNo	no;
 	FcFault		fault;			/* what a test wants to go wrong */
 	FcDevice	device;			/* a copy: of what was opened last, then of
 								 * what is open now */
@@ -157,6 +190,10 @@ typedef struct FcDeviceRequest
 	uint32		slots;
 	uint32		log_blocks;
 	bool		require_mount;
+	bool		make;			/* the file, if it is not there */
+	bool		known;			/* it is the same if it has this header: */
+	uint8		known_identity[FC_IDENTITY_BYTES];
+	uint32		known_slots;
 	bool		same;			/* answer of FC_OP_OPEN: as fc_store_open() */
 	int			n;
 	off_t		offset[FC_STORE_MAX_RUN];	/* of each page; those of a write
@@ -171,7 +208,7 @@ typedef struct FcDeviceRequest
 #define FC_NO_PROCESS ((ssize_t) -ECHILD)
 
 /* A request to be filled in; NULL, and the result instead of one, if none can be made.  Only the writer makes any. */
-extern FcDeviceRequest *fc_call_new(FcDeviceOp op, ssize_t *result);
+extern FcDeviceRequest *fc_call_new(FcDeviceNo no, FcDeviceOp op, ssize_t *result);
 
 /* Makes it, and returns its result. */
 extern ssize_t fc_call_make(FcDeviceRequest *r, int timeout_ms);
@@ -180,23 +217,26 @@ extern ssize_t fc_call_make(FcDeviceRequest *r, int timeout_ms);
 extern uint64 fc_call_deadline(int timeout_ms);
 
 /* As open(), by io_uring; errno is ETIMEDOUT when there was no answer in time, and EAGAIN as long as that is so. */
-extern int	fc_call_open(const char *path, int flags, int timeout_ms);
+extern int	fc_call_open(FcDeviceNo no, const char *path, int flags, int timeout_ms);
 
 /*
  * Closes what was opened too late, and once more what could not be closed.
  * False: the former is still being opened, or can't be closed now.
  */
-extern bool fc_call_close_late(void);
+extern bool fc_call_close_late(FcDeviceNo no);
 
-/* The descriptor that is being closed, or is still to be; -1: none. */
-extern int	fc_call_closing_fd;
+/* Is a descriptor being closed, or still to be? */
+extern bool fc_call_closing(FcDeviceNo no);
+
+/* That number has just been opened: if it was to be closed, it has been. */
+extern void fc_call_opened(int fd);
 
 /*
  * As close(); `bounded`: by io_uring, since it may have to wait for the device.
  * It is taken care of then until it is closed.  False: not now, since one is
  * being closed already, or there is no ring.
  */
-extern bool fc_call_close(int fd, bool bounded);
+extern bool fc_call_close(FcDeviceNo no, int fd, bool bounded);
 
 /* Memory that a session has read into by io_uring, FC_STAGE_PAGES pages. */
 #define FC_STAGE_PAGES FC_URING_BATCH

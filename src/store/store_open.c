@@ -477,6 +477,18 @@ leave_former(FcDevice *device, const struct stat *st)
 		device->seen.st_dev == st->st_dev && !fc_same_thing(&device->seen, st);
 }
 
+/* The header that a device beyond the first one must have to be the same; NULL if none will do. */
+static char *
+other_header(const FcDeviceRequest *r)
+{
+	static char wanted[FC_HEADER_BLOCK] pg_attribute_aligned(FC_IO_ALIGN);
+
+	if (!r->known)
+		return NULL;
+	fc_layout_make_header(wanted, r->known_slots, r->known_identity);
+	return wanted;
+}
+
 /*
  * Is it the one that was open last?  Its header is not yet written anew.  A
  * file that was shortened meanwhile is not: it has lost what was cut off.
@@ -487,6 +499,19 @@ is_same_device(const FcDeviceRequest *r, int fd, const struct stat *st)
 	static char block[FC_HEADER_BLOCK] pg_attribute_aligned(FC_IO_ALIGN);
 	const FcDevice *device = &r->device;
 
+	if (r->no != FC_THE_DEVICE)
+	{
+		/*
+		 * the identity says it all, also of a device that this run has not
+		 * had open
+		 */
+		char	   *wanted = other_header(r);
+
+		return wanted != NULL &&
+			(S_ISBLK(st->st_mode) || st->st_size >= fc_layout_bytes(Min(r->slots, r->known_slots), 0)) &&
+			fc_pread(fd, block, FC_HEADER_BLOCK, 0) == FC_HEADER_BLOCK &&
+			memcmp(wanted, block, FC_HEADER_BLOCK) == 0;
+	}
 	return pg_atomic_read_u32(unconstify(pg_atomic_uint32 *, &device->generation)) != 0 &&
 		device->slots == r->slots && device->log_blocks == r->log_blocks && fc_same_thing(st, &device->seen) &&
 		(S_ISBLK(st->st_mode) || st->st_size >= fc_layout_bytes(r->slots, r->log_blocks)) &&
@@ -511,7 +536,7 @@ fc_open_for_server(FcDeviceRequest *r)
 	claimed = false;			/* the lock may move */
 	if (!pg_strong_random(identity, sizeof(identity)))
 		return fc_fail(error, "Check the kernel's random number generator.", "could not generate random bytes");
-	fd = open_checked(device, r->path, true, r->require_mount, &st, &direct, error);
+	fd = open_checked(device, r->path, r->make, r->require_mount, &st, &direct, error);
 	if (fd < 0)
 		return false;
 	fc_process_goes_on();

@@ -11,7 +11,7 @@
  * where the postmaster is process 1 of a container, and would get it as an
  * orphan, that only happens to one that ends after its writer, with status 0.
  * An unknown child that ends so is ignored by the postmasters of 15 to 17, and
- * logged by later ones.  There is one device process at a time: the next one
+ * logged by later ones.  A device has one device process at a time: the next one
  * is made when the former has been collected.
  *
  * Copyright (c) 2026, the pg_flashcache developers
@@ -61,12 +61,25 @@ typedef struct Head
 const FcStoreOwner *fc_process_owner = NULL;
 int			fc_process_patience_ms = 0;
 
+/* D3: one for each device, and what the writer knows of it. */
+typedef struct Process
+{
+	Head	   *head;
+	size_t		memory_bytes;
+	int			sock;			/* the writer's end, -1 if there is none */
+	pid_t		pid;			/* until it has been collected */
+	bool		under_way;		/* a request has not been answered */
+} Process;
+
+#define NO_PROCESS {.sock = -1}
+
+static Process processes[] = {NO_PROCESS, NO_PROCESS, NO_PROCESS, NO_PROCESS, NO_PROCESS, NO_PROCESS, NO_PROCESS, NO_PROCESS};
+
+StaticAssertDecl(lengthof(processes) == FC_DEVICES, "a process for each device");
+
+/* Of the device process itself: its memory, and its end. */
 static Head *head = NULL;
-static size_t memory_bytes;
-static int	sock = -1;			/* this process's end */
-static pid_t process = 0;		/* the device process, until it has been
-								 * collected */
-static bool under_way = false;	/* a request has not been answered */
+static int	sock = -1;
 static bool is_device_process = false;
 
 bool
@@ -160,79 +173,85 @@ run(void (*serve) (void *memory))
 /* ---- the writer ---- */
 
 void *
-fc_process_memory(size_t bytes)
+fc_process_memory(FcDeviceNo no, size_t bytes)
 {
+	Process    *p = &processes[no];
+
 	Assert(fc_in_writer());
-	Assert(bytes > 0);
-	if (head == NULL)
+	Assert(bytes > 0 && no < FC_DEVICES);
+	if (p->head == NULL)
 	{
 		void	   *memory = mmap(NULL, HEAD_BYTES + bytes, PROT_READ | PROT_WRITE,
 								  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
 		if (memory == MAP_FAILED)
 			return NULL;
-		head = memory;
-		memory_bytes = bytes;
+		p->head = memory;
+		p->memory_bytes = bytes;
 	}
-	Assert(memory_bytes == bytes);
-	return (char *) head + HEAD_BYTES;
+	Assert(p->memory_bytes == bytes);
+	return (char *) p->head + HEAD_BYTES;
 }
 
 void
-fc_process_abandon(void)
+fc_process_abandon(FcDeviceNo no)
 {
+	Process    *p = &processes[no];
+
 	Assert(fc_in_writer());
-	if (sock < 0)
+	if (p->sock < 0)
 		return;
-	close(sock);
+	close(p->sock);
 	ReleaseExternalFD();
-	sock = -1;
-	under_way = false;
+	p->sock = -1;
+	p->under_way = false;
 }
 
 static bool
-make_process(void (*serve) (void *memory))
+make_process(Process *p, void (*serve) (void *memory))
 {
 	int			ends[2];
 
-	Assert(sock < 0 && process == 0 && !under_way);
+	Assert(p->sock < 0 && p->pid == 0 && !p->under_way);
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
 		return false;
-	process = fork();
-	if (process == 0)
+	p->pid = fork();
+	if (p->pid == 0)
 	{
 		sock = ends[1];
+		head = p->head;
 		run(serve);
 	}
 	close(ends[1]);
-	if (process < 0)
+	if (p->pid < 0)
 	{
 		int			save_errno = errno;
 
 		close(ends[0]);
-		process = 0;
+		p->pid = 0;
 		errno = save_errno;
 		return false;
 	}
-	sock = ends[0];
+	p->sock = ends[0];
 	ReserveExternalFD();
 	return true;
 }
 
 /* Takes what the device process says, if it has said something; false if it has died. */
 static bool
-listen_to_it(bool *goes_on)
+listen_to_it(FcDeviceNo no, bool *goes_on)
 {
+	Process    *p = &processes[no];
 	char		byte = 0;
-	ssize_t		n = recv(sock, &byte, 1, MSG_DONTWAIT);
+	ssize_t		n = recv(p->sock, &byte, 1, MSG_DONTWAIT);
 
-	Assert(fc_in_writer() && sock >= 0);
-	Assert(under_way || n <= 0);	/* it speaks when it is asked */
+	Assert(fc_in_writer() && p->sock >= 0);
+	Assert(p->under_way || n <= 0); /* it speaks when it is asked */
 	*goes_on = false;
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return true;
 	if (n == 1 && byte == ANSWER)
-		under_way = false;
+		p->under_way = false;
 	else if (n == 1 && byte == GOES_ON)
 		*goes_on = true;
 	else if (n == 1 && byte == POINT)
@@ -240,35 +259,36 @@ listen_to_it(bool *goes_on)
 		char		go = GO;
 
 		*goes_on = true;
-		head->fails = fc_failpoint(head->point);
-		n = send(sock, &go, 1, MSG_NOSIGNAL);
+		p->head->fails = fc_failpoint(p->head->point);
+		n = send(p->sock, &go, 1, MSG_NOSIGNAL);
 	}
 	if (n == 1)
 		return true;
-	fc_process_abandon();
+	fc_process_abandon(no);
 	return false;
 }
 
 FcAnswer
-fc_process_ready(bool make, void (*serve) (void *memory))
+fc_process_ready(FcDeviceNo no, bool make, void (*serve) (void *memory))
 {
+	Process    *p = &processes[no];
 	bool		more = true;
 
 	Assert(fc_in_writer());
-	Assert(!under_way || sock >= 0);
-	while (under_way && more)
-		(void) listen_to_it(&more);
-	if (under_way)
+	Assert(!p->under_way || p->sock >= 0);
+	while (p->under_way && more)
+		(void) listen_to_it(no, &more);
+	if (p->under_way)
 		return FC_NOT_ANSWERED;
-	if (sock >= 0)
+	if (p->sock >= 0)
 		return FC_ANSWERED;
 	errno = 0;
 	if (!make)
 		return FC_NOBODY;
-	if (!fc_child_collected(&process))
+	if (!fc_child_collected(&p->pid))
 		return FC_NOT_ANSWERED;
 	errno = ENOMEM;
-	return head != NULL && make_process(serve) ? FC_ANSWERED : FC_NOBODY;
+	return p->head != NULL && make_process(p, serve) ? FC_ANSWERED : FC_NOBODY;
 }
 
 static uint64
@@ -286,15 +306,15 @@ reload(uint64 *begin, uint64 *limit)
 {
 	int			timeout_ms = fc_process_owner->reload();
 
-	Assert(under_way);
 	*begin = fc_now_ns();
 	*limit = limit_ns(timeout_ms);
 	return timeout_ms >= 0;
 }
 
 FcAnswer
-fc_process_call(int timeout_ms)
+fc_process_call(FcDeviceNo no, int timeout_ms)
 {
+	Process    *p = &processes[no];
 	uint64		limit = limit_ns(timeout_ms);
 	uint64		begin = fc_now_ns();
 	char		request = REQUEST;
@@ -302,26 +322,26 @@ fc_process_call(int timeout_ms)
 
 	Assert(fc_in_writer());
 	Assert(timeout_ms >= 0);
-	Assert(sock >= 0 && !under_way);
-	head->points = fc_failpoints_armed();
-	under_way = send(sock, &request, 1, MSG_NOSIGNAL) == 1;
-	if (!under_way)
-		fc_process_abandon();
-	while (under_way)
+	Assert(p->sock >= 0 && !p->under_way);
+	p->head->points = fc_failpoints_armed();
+	p->under_way = send(p->sock, &request, 1, MSG_NOSIGNAL) == 1;
+	if (!p->under_way)
+		fc_process_abandon(no);
+	while (p->under_way)
 	{
 		struct pollfd pfd = {
-			.fd = sock,
+			.fd = p->sock,
 			.events = POLLIN
 		};
 		uint64		waited = fc_now_ns() - begin;
 		uint64		left_ms = waited < limit ? (limit - waited + 999999) / 1000000 : 0;
 		bool		goes_on = false;
 
-		if (poll(&pfd, 1, (int) Min(left_ms, LOOK_MS)) > 0 && !listen_to_it(&goes_on))
+		if (poll(&pfd, 1, (int) Min(left_ms, LOOK_MS)) > 0 && !listen_to_it(no, &goes_on))
 			break;
 		if (goes_on)
 			begin = fc_now_ns();
-		if (!under_way)
+		if (!p->under_way)
 			return FC_ANSWERED;
 		if (ShutdownRequestPending && asked_at == 0)
 			asked_at = fc_now_ns();

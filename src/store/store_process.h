@@ -16,6 +16,9 @@
  * The writer waits there, and may turn away: then it makes no further request
  * before that one has been answered, and the memory stays as it is (H5).
  *
+ * Each device has a process of its own: one that hangs keeps the writer from no
+ * other.
+ *
  * What the process runs must not touch shared memory, raise, allocate with
  * palloc, count, or wait for anything but the device.
  *
@@ -53,19 +56,19 @@ extern int	fc_process_patience_ms;
 extern const FcStoreOwner *fc_process_owner;
 
 /* The memory of the request, so many bytes; the same ones each time.  NULL if there is none. */
-extern void *fc_process_memory(size_t bytes);
+extern void *fc_process_memory(FcDeviceNo no, size_t bytes);
 
 /*
  * Can a request be made?  Only then may the memory be written to.  FC_NOBODY
  * unless `make`: then a process is made that calls serve() for each request.
  */
-extern FcAnswer fc_process_ready(bool make, void (*serve) (void *memory));
+extern FcAnswer fc_process_ready(FcDeviceNo no, bool make, void (*serve) (void *memory));
 
 /* Makes the request and waits for the answer; timeout_ms 0 is for ever, unless the settings change. */
-extern FcAnswer fc_process_call(int timeout_ms);
+extern FcAnswer fc_process_call(FcDeviceNo no, int timeout_ms);
 
 /* Gives up the process, which ends as soon as it can. */
-extern void fc_process_abandon(void);
+extern void fc_process_abandon(FcDeviceNo no);
 
 /* ---- for serve(), within the device process ---- */
 

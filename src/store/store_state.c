@@ -48,13 +48,14 @@ fc_store_part(void)
 }
 
 void
-fc_store_shmem_init(void)
+fc_store_shmem_init(uint32 slots, uint32 first)
 {
 	FcPart		part = fc_store_part();
 	bool		found;
 
 	fc_devices = ShmemInitStruct(part.name, part.size, &found);
 	memset(fc_devices, 0, part.size);
+	fc_store_map_init(slots, first);
 	for (int i = 0; i < FC_DEVICES; i++)
 	{
 		FcDevice   *device = &fc_devices[i];
@@ -87,18 +88,37 @@ no_answer(ssize_t result, int timeout_ms, FcReason *error)
 }
 
 uint32
-fc_state_opening(void)
+fc_state_opening(FcDeviceNo no)
 {
-	return pg_atomic_read_u32(&fc_device(FC_THE_DEVICE)->generation);
+	return pg_atomic_read_u32(&fc_device(no)->generation);
+}
+
+/*
+ * D4.  That is enough: the reason is in `trouble`.  Of the first device the cache
+ * goes off, and the caller sees to that; another one goes off alone, here, and
+ * for the caller the pages are not to be had.
+ */
+static FcIo
+broken(FcDeviceNo no, uint32 opening)
+{
+	if (no != FC_THE_DEVICE)
+	{
+		fc_device_trouble(no, opening, &trouble);
+		return FC_IO_FAILED;
+	}
+	trouble_of = opening;
+	return FC_IO_BROKEN;
 }
 
 FcIo
-fc_state_no_way(uint32 opening, int timeout_ms)
+fc_state_no_way(FcDeviceNo no, int timeout_ms)
 {
-	const FcDevice *device = fc_device(FC_THE_DEVICE);
+	const FcDevice *device = fc_device(no);
+	uint32		opening = fc_follow_opening[no];
 
 	Assert(errno != 0);
-	if (opening != fc_state_opening())
+	/* somebody has reopened it, or it has been let go of: that is no news */
+	if (opening != fc_state_opening(no) || !fc_device_readable(no))
 		return FC_IO_FAILED;
 	switch (errno)
 	{
@@ -120,14 +140,14 @@ fc_state_no_way(uint32 opening, int timeout_ms)
 			fc_fail(&trouble, fc_open_hint(S_ISBLK(device->seen.st_mode)), "could not open \"%s\": %m", device->path);
 	}
 	fc_count(FC_READ_ERRORS);
-	trouble_of = opening;
-	return FC_IO_BROKEN;
+	fc_device_count(no, FC_DEVICE_READ_ERRORS, 1);
+	return broken(no, opening);
 }
 
 FcIo
-fc_state_judge(uint32 opening, bool write, bool ok, ssize_t result, size_t bytes, off_t offset, int timeout_ms)
+fc_state_judge(FcDeviceNo no, uint32 opening, bool write, bool ok, ssize_t result, size_t bytes, off_t offset, int timeout_ms)
 {
-	FcDevice   *device = fc_device(FC_THE_DEVICE);
+	FcDevice   *device = fc_device(no);
 	pg_atomic_uint32 *failures = write ? &device->write_failures : &device->read_failures;
 	bool		late;
 
@@ -143,23 +163,29 @@ fc_state_judge(uint32 opening, bool write, bool ok, ssize_t result, size_t bytes
 	/* the ring broke, or could make no thread: not the device */
 	if (fc_uring_lost(result) || result == -ECANCELED)
 		return FC_IO_FAILED;
+	/* it has become shorter: that was read by a former place of the slot */
+	if (no != FC_THE_DEVICE && !write && offset + (off_t) bytes > fc_slot_offset(device->slots))
+		return FC_IO_FAILED;
 	fc_count(write ? FC_WRITE_ERRORS : FC_READ_ERRORS);
+	fc_device_count(no, write ? FC_DEVICE_WRITE_ERRORS : FC_DEVICE_READ_ERRORS, 1);
 	last_errno = result < 0 && !fc_in_flight(result) ? -result : 0;
 	late = fc_in_flight(result) || result == -ETIMEDOUT;	/* or the kernel gave up */
 	if (late)
+	{
 		fc_count(FC_TIMEOUTS);
-	if (opening != fc_state_opening())
+		fc_device_count(no, FC_DEVICE_TIMEOUTS, 1);
+	}
+	if (opening != fc_state_opening(no))
 		return FC_IO_FAILED;
-	trouble_of = opening;
 	if (late)
 	{
 		no_answer(-ETIMEDOUT, timeout_ms, &trouble);
-		return FC_IO_BROKEN;	/* H3 */
+		return broken(no, opening); /* H3 */
 	}
 	if (result == FC_NO_PROCESS)
 	{
 		no_answer(result, timeout_ms, &trouble);
-		return FC_IO_BROKEN;
+		return broken(no, opening);
 	}
 	if (pg_atomic_add_fetch_u32(failures, 1) < FAILURES_IN_A_ROW)
 		return FC_IO_FAILED;
@@ -171,7 +197,7 @@ fc_state_judge(uint32 opening, bool write, bool ok, ssize_t result, size_t bytes
 		fc_fail(&trouble, "Check the device, and that nobody has shortened the file.",
 				"%d failures in a row, the last: could %s only %zd of %zu bytes at offset %lld of \"%s\"",
 				FAILURES_IN_A_ROW, write ? "write" : "read", result, bytes, (long long) offset, device->path);
-	return FC_IO_BROKEN;
+	return broken(no, opening);
 }
 
 int
@@ -196,10 +222,17 @@ fc_store_trouble(void)
 	return &trouble;
 }
 
+void
+fc_store_first_is_off(void)
+{
+	if (trouble_of != 0)
+		fc_device_trouble(FC_THE_DEVICE, trouble_of, &trouble);
+}
+
 bool
 fc_store_trouble_is_over(void)
 {
-	return trouble_of != fc_state_opening();
+	return trouble_of != fc_state_opening(FC_THE_DEVICE);
 }
 
 /* ---- the writer opens it, and lets go of it ---- */
@@ -214,28 +247,47 @@ void
 fc_store_own(const FcStoreOwner *owner)
 {
 	Assert(owner->stop != NULL && owner->reload != NULL);
-	Assert(fc_process_owner == NULL && fc_follow_fd < 0);
+	Assert(fc_process_owner == NULL && fc_follow_fd[FC_THE_DEVICE] < 0);
 	fc_process_owner = owner;
 }
 
-/* The device process is to open the device; NULL with the reason. */
+/* The device process is to open the device, in such a way; NULL with the reason. */
+typedef struct Opening
+{
+	FcDeviceNo	no;
+	FcDeviceOp	op;
+	const char *path;
+	uint32		slots;
+	uint32		log_blocks;
+	bool		require_mount;
+	bool		make;
+	const FcKnownDevice *known;
+} Opening;
+
 static FcDeviceRequest *
-ask_to_open(FcDeviceOp op, const FcDevice *device, const char *path, uint32 slots, uint32 log_blocks, bool require_mount, int timeout_ms, FcReason *error)
+ask_to_open(const Opening *o, int timeout_ms, FcReason *error)
 {
 	ssize_t		result;
-	FcDeviceRequest *r = fc_call_new(op, &result);
+	FcDeviceRequest *r = fc_call_new(o->no, o->op, &result);
 
-	Assert(op == FC_OP_OPEN || op == FC_OP_ADOPT);
-	Assert(path[0] == '/' && slots >= FC_MIN_SLOTS);
+	Assert(o->op == FC_OP_OPEN || o->op == FC_OP_ADOPT);
+	Assert(o->path[0] == '/' && o->slots >= FC_MIN_SLOTS);
 	if (r != NULL)
 	{
 		timeout_ms = timeout_ms > 0 ? Max(timeout_ms, OPEN_TIMEOUT_MS) : 0;
-		r->fault.action = fc_failpoint_fault(FC_FP_STORE_OPEN).action;
-		r->device = *device;
-		strlcpy(r->path, path, sizeof(r->path));
-		r->slots = slots;
-		r->log_blocks = log_blocks;
-		r->require_mount = require_mount;
+		r->fault.action = fc_failpoint_fault_of(FC_FP_STORE_OPEN, o->no).action;
+		r->device = *fc_device(o->no);
+		strlcpy(r->path, o->path, sizeof(r->path));
+		r->slots = o->slots;
+		r->log_blocks = o->log_blocks;
+		r->require_mount = o->require_mount;
+		r->make = o->make;
+		r->known = o->known != NULL;
+		if (r->known)
+		{
+			memcpy(r->known_identity, o->known->identity, sizeof(r->known_identity));
+			r->known_slots = o->known->slots;
+		}
 		result = fc_call_make(r, timeout_ms);
 	}
 	if (result == 0)
@@ -258,16 +310,15 @@ next_opening(FcDevice *device)
 	return generation == 0 ? 1 : generation;	/* 0 says that it is not open */
 }
 
-bool
-fc_store_open(FcDeviceNo no, const char *path, uint32 slots, uint32 log_blocks, bool require_mount, int timeout_ms,
-			  FcStoreBeforeUse before_use, FcReason *error)
+static bool
+open_it(const Opening *o, int timeout_ms, FcStoreBeforeUse before_use, FcReason *error)
 {
-	FcDevice   *device = fc_device(no);
-	FcDeviceRequest *r = ask_to_open(FC_OP_OPEN, device, path, slots, log_blocks, require_mount, timeout_ms, error);
+	FcDevice   *device = fc_device(o->no);
+	FcDeviceRequest *r = ask_to_open(o, timeout_ms, error);
 
 	if (r == NULL)
 		return false;
-	Assert(r->device.slots == slots && strcmp(r->device.path, path) == 0);
+	Assert(r->device.slots == o->slots && strcmp(r->device.path, o->path) == 0);
 	Assert(S_ISREG(r->device.seen.st_mode) || S_ISBLK(r->device.seen.st_mode));
 	before_use(r->same);
 	memcpy(device->identity, r->device.identity, sizeof(device->identity));
@@ -288,6 +339,38 @@ fc_store_open(FcDeviceNo no, const char *path, uint32 slots, uint32 log_blocks, 
 }
 
 bool
+fc_store_open(FcDeviceNo no, const char *path, uint32 slots, uint32 log_blocks, bool require_mount, int timeout_ms,
+			  FcStoreBeforeUse before_use, FcReason *error)
+{
+	const Opening o = {no, FC_OP_OPEN, path, slots, log_blocks, require_mount, true, NULL};
+
+	Assert(no == FC_THE_DEVICE);
+	return open_it(&o, timeout_ms, before_use, error);
+}
+
+bool
+fc_store_open_other(FcDeviceNo no, const char *path, uint32 slots, const FcKnownDevice *known, bool make,
+					bool require_mount, int timeout_ms, FcStoreBeforeUse before_use, FcReason *error)
+{
+	const Opening o = {no, FC_OP_OPEN, path, slots, 0, require_mount, make, known};
+
+	Assert(no != FC_THE_DEVICE && no < FC_DEVICES);
+	return open_it(&o, timeout_ms, before_use, error);
+}
+
+void
+fc_store_forget(FcDeviceNo no)
+{
+	FcDevice   *device = fc_device(no);
+
+	Assert(fc_in_writer() && no != FC_THE_DEVICE && !fc_device_readable(no));
+	memset(&device->seen, 0, sizeof(device->seen));
+	memset(device->identity, 0, sizeof(device->identity));
+	device->shares[0] = '\0';
+	fc_device_forget_counters(no);
+}
+
+bool
 fc_store_adopt(FcDeviceNo no, int timeout_ms, FcReason *error)
 {
 	FcDevice   *device = fc_device(no);
@@ -296,19 +379,23 @@ fc_store_adopt(FcDeviceNo no, int timeout_ms, FcReason *error)
 	if (pg_atomic_read_u32(&device->generation) == 0)
 		return fc_fail(error, "Set pg_flashcache.enabled to on first.",
 					   "the flash device has not been opened since the server started");
-	return ask_to_open(FC_OP_ADOPT, device, device->path, device->slots, device->log_blocks, false, timeout_ms, error) != NULL;
+	{
+		const Opening o = {no, FC_OP_ADOPT, device->path, device->slots, device->log_blocks, false, false, NULL};
+
+		return ask_to_open(&o, timeout_ms, error) != NULL;
+	}
 }
 
 bool
 fc_store_answers(FcDeviceNo no, int timeout_ms, FcReason *error)
 {
 	ssize_t		result;
-	FcDeviceRequest *r = fc_call_new(FC_OP_READ, &result);
+	FcDeviceRequest *r = fc_call_new(no, FC_OP_READ, &result);
 
 	Assert(no < FC_DEVICES);
 	if (r != NULL)
 	{
-		r->fault.us = fc_failpoint_fault(FC_FP_STORE_READ).us;
+		r->fault.us = fc_failpoint_fault_of(FC_FP_STORE_READ, no).us;
 		r->n = 1;
 		r->offset[0] = 0;
 		result = fc_call_make(r, timeout_ms);
@@ -320,12 +407,12 @@ void
 fc_store_release(FcDeviceNo no)
 {
 	ssize_t		result;
-	FcDeviceRequest *r = fc_call_new(FC_OP_CLOSE, &result);
+	FcDeviceRequest *r = fc_call_new(no, FC_OP_CLOSE, &result);
 
 	Assert(no < FC_DEVICES);
 	if (result == FC_NO_PROCESS || (r != NULL && fc_call_make(r, OPEN_TIMEOUT_MS) == 0))
 		return;
-	fc_process_abandon();
+	fc_process_abandon(no);
 }
 
 /* ---- what it is, and who may use it ---- */
@@ -334,6 +421,18 @@ const char *
 fc_store_shares(FcDeviceNo no)
 {
 	return fc_device(no)->shares;
+}
+
+const uint8 *
+fc_store_identity(FcDeviceNo no)
+{
+	return fc_device(no)->identity;
+}
+
+uint32
+fc_store_slots(FcDeviceNo no)
+{
+	return fc_device(no)->slots;
 }
 
 const char *
@@ -365,6 +464,14 @@ fc_store_may_read(FcDeviceNo no, int timeout_ms)
 		return true;
 	(void) pg_atomic_compare_exchange_u32(&device->no_ring, &none, (uint32) fc_uring_errno());
 	return false;
+}
+
+bool
+fc_store_may_read_slot(FcSlotNo slot, int timeout_ms)
+{
+	FcDeviceNo	no = fc_store_device_of(slot);
+
+	return no == FC_NO_DEVICE || fc_store_may_read(no, timeout_ms);
 }
 
 int

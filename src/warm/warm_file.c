@@ -2,11 +2,7 @@
  *
  * warm_file.c
  *	  Files in the data directory: pg_control, which is only read, and three
- *	  of our own.
- *
- * By system calls: the server's functions for that raise, or obey fsync.  All
- * names are relative to the data directory, where each process of the server
- * is.
+ *	  of our own; by durable.c.
  *
  * Copyright (c) 2026, the pg_flashcache developers
  *
@@ -19,65 +15,18 @@
 #include <unistd.h>
 
 #include "access/xlog_internal.h"
-#include "common/file_perm.h"
+#include "durable.h"
 #include "failpoint.h"
 #include "port/pg_crc32c.h"
 #include "warm/warm_internal.h"
-
-#define TMP ".tmp"
-
-static bool
-read_all(int fd, void *to, size_t bytes)
-{
-	char	   *p = to;
-
-	while (bytes > 0)
-	{
-		ssize_t		n = read(fd, p, bytes);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return false;
-		p += n;
-		bytes -= n;
-	}
-	return true;
-}
-
-static bool
-write_all(int fd, const void *from, size_t bytes)
-{
-	const char *p = from;
-
-	while (bytes > 0)
-	{
-		ssize_t		n = write(fd, p, bytes);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return false;
-		p += n;
-		bytes -= n;
-	}
-	return true;
-}
-
-/* Something else by that name, such as a FIFO, is not waited for. */
-static int
-open_to_read(const char *path)
-{
-	return open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-}
 
 /* It may be written at this moment: then the CRC is wrong, and the next look finds it whole. */
 bool
 fc_warm_read_control(ControlFileData *control)
 {
-	int			fd = open_to_read(XLOG_CONTROL_FILE);
+	int			fd = fc_durable_open(XLOG_CONTROL_FILE);
 	pg_crc32c	crc;
-	bool		ok = fd >= 0 && read_all(fd, control, sizeof(*control));
+	bool		ok = fd >= 0 && fc_durable_read(fd, control, sizeof(*control));
 
 	if (fd >= 0)
 		close(fd);
@@ -93,8 +42,8 @@ bool
 fc_warm_read_run(FcRunId *run, uint64 *w)
 {
 	FcWarmRun	file;
-	int			fd = open_to_read(FC_RUN_FILE);
-	bool		ok = fd >= 0 && read_all(fd, &file, sizeof(file)) && fc_warm_run_valid(&file);
+	int			fd = fc_durable_open(FC_RUN_FILE);
+	bool		ok = fd >= 0 && fc_durable_read(fd, &file, sizeof(file)) && fc_warm_run_valid(&file);
 
 	if (fd >= 0)
 		close(fd);
@@ -103,33 +52,6 @@ fc_warm_read_run(FcRunId *run, uint64 *w)
 		*run = file.run;
 		*w = file.w;
 	}
-	return ok;
-}
-
-static int
-begin(const char *path)
-{
-	return open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, pg_file_create_mode);
-}
-
-/* The file is complete: under its name, and durable, unless that does not matter. */
-static bool
-finish(int fd, bool ok, const char *tmp, const char *path, bool durable)
-{
-	int			folder;
-
-	if (fd < 0)
-		return false;
-	ok = ok && (!durable || fsync(fd) == 0);
-	ok = close(fd) == 0 && ok && rename(tmp, path) == 0;
-	if (!ok)
-		(void) unlink(tmp);
-	if (!durable)
-		return ok;
-	folder = open(".", O_RDONLY | O_CLOEXEC);
-	ok = ok && folder >= 0 && fsync(folder) == 0;
-	if (folder >= 0)
-		close(folder);
 	return ok;
 }
 
@@ -146,10 +68,10 @@ bool
 fc_warm_write_run(const FcRunId *run, uint64 w)
 {
 	FcWarmRun	file;
-	int			fd = begin(FC_RUN_FILE TMP);
+	int			fd = fc_durable_begin(FC_RUN_FILE FC_TMP);
 
 	make_run(&file, run, w);
-	return finish(fd, fd >= 0 && write_all(fd, &file, sizeof(file)), FC_RUN_FILE TMP, FC_RUN_FILE, true);
+	return fc_durable_finish(fd, fd >= 0 && fc_durable_write(fd, &file, sizeof(file)), FC_RUN_FILE FC_TMP, FC_RUN_FILE, true);
 }
 
 /*
@@ -166,34 +88,34 @@ fc_warm_change_run(const FcRunId *run, uint64 w)
 	if (fd < 0)
 		return false;
 	make_run(&file, run, w);
-	ok = write_all(fd, &file, sizeof(file)) && fdatasync(fd) == 0;
+	ok = fc_durable_write(fd, &file, sizeof(file)) && fdatasync(fd) == 0;
 	return close(fd) == 0 && ok;
 }
 
 bool
 fc_warm_write_stop(const FcWarmStop *stop, const void *map, Size map_bytes, const FcInvalidated *list)
 {
-	int			fd = begin(FC_STOP_FILE TMP);
-	bool		ok = fd >= 0 && write_all(fd, stop, sizeof(*stop)) &&
-		write_all(fd, map, map_bytes) &&
-		write_all(fd, list, stop->ninvalidated * sizeof(FcInvalidated));
+	int			fd = fc_durable_begin(FC_STOP_FILE FC_TMP);
+	bool		ok = fd >= 0 && fc_durable_write(fd, stop, sizeof(*stop)) &&
+		fc_durable_write(fd, map, map_bytes) &&
+		fc_durable_write(fd, list, stop->ninvalidated * sizeof(FcInvalidated));
 
-	return finish(fd, ok, FC_STOP_FILE TMP, FC_STOP_FILE, true);
+	return fc_durable_finish(fd, ok, FC_STOP_FILE FC_TMP, FC_STOP_FILE, true);
 }
 
 bool
 fc_warm_read_stop(FcWarmStop *stop, uint32 slots, char **map, FcInvalidated **list)
 {
 	Size		bytes = ((Size) slots + 31) / 32 * sizeof(uint32);
-	int			fd = open_to_read(FC_STOP_FILE);
-	bool		ok = fd >= 0 && read_all(fd, stop, sizeof(*stop)) &&
+	int			fd = fc_durable_open(FC_STOP_FILE);
+	bool		ok = fd >= 0 && fc_durable_read(fd, stop, sizeof(*stop)) &&
 		memcmp(stop->magic, FC_WARM_MAGIC, sizeof(FC_WARM_MAGIC)) == 0 &&
 		stop->format == FC_WARM_FORMAT && stop->slots == slots && stop->ninvalidated <= FC_MOST_INVALIDATED;
 
 	*map = ok ? malloc(bytes) : NULL;
 	*list = ok ? malloc(Max(stop->ninvalidated, 1) * sizeof(FcInvalidated)) : NULL;
-	ok = ok && *map != NULL && *list != NULL && read_all(fd, *map, bytes) &&
-		read_all(fd, *list, stop->ninvalidated * sizeof(FcInvalidated)) &&
+	ok = ok && *map != NULL && *list != NULL && fc_durable_read(fd, *map, bytes) &&
+		fc_durable_read(fd, *list, stop->ninvalidated * sizeof(FcInvalidated)) &&
 		stop->crc == fc_warm_stop_crc(stop, *map, bytes, *list);
 	if (fd >= 0)
 		close(fd);
@@ -215,24 +137,24 @@ fc_warm_remove_stop(void)
 bool
 fc_warm_write_list(const FcWarmList *list, const FcSlotNo *slot)
 {
-	int			fd = begin(FC_LIST_FILE TMP);
-	bool		ok = fd >= 0 && write_all(fd, list, sizeof(*list)) &&
-		write_all(fd, slot, (size_t) list->n * sizeof(FcSlotNo));
+	int			fd = fc_durable_begin(FC_LIST_FILE FC_TMP);
+	bool		ok = fd >= 0 && fc_durable_write(fd, list, sizeof(*list)) &&
+		fc_durable_write(fd, slot, (size_t) list->n * sizeof(FcSlotNo));
 
 	/* one that is torn has a wrong CRC, and only takes longer to be warm */
-	return finish(fd, ok, FC_LIST_FILE TMP, FC_LIST_FILE, false);
+	return fc_durable_finish(fd, ok, FC_LIST_FILE FC_TMP, FC_LIST_FILE, false);
 }
 
 bool
 fc_warm_read_list(FcWarmList *list, uint32 slots, FcSlotNo **slot)
 {
-	int			fd = open_to_read(FC_LIST_FILE);
-	bool		ok = fd >= 0 && read_all(fd, list, sizeof(*list)) &&
+	int			fd = fc_durable_open(FC_LIST_FILE);
+	bool		ok = fd >= 0 && fc_durable_read(fd, list, sizeof(*list)) &&
 		memcmp(list->magic, FC_WARM_MAGIC, sizeof(FC_WARM_MAGIC)) == 0 &&
 		list->format == FC_WARM_FORMAT && list->slots == slots && list->n <= slots;
 
 	*slot = ok ? malloc((size_t) Max(list->n, 1) * sizeof(FcSlotNo)) : NULL;
-	ok = *slot != NULL && read_all(fd, *slot, (size_t) list->n * sizeof(FcSlotNo)) &&
+	ok = *slot != NULL && fc_durable_read(fd, *slot, (size_t) list->n * sizeof(FcSlotNo)) &&
 		list->crc == fc_warm_list_crc(list, *slot);
 	if (fd >= 0)
 		close(fd);

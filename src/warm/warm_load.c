@@ -22,6 +22,7 @@
 #include "postmaster/interrupt.h"
 #include "stats/stats.h"
 #include "utils/timestamp.h"
+#include "store/store_list.h"
 #include "warm/warm_internal.h"
 
 /* What fc_warm_look() has found good: the root, the stamp and the map that go with it. */
@@ -269,7 +270,7 @@ load_record(Loading *l, FcSlotNo slot, const FcRecord *record)
 
 	if (!OidIsValid(record->tag.rel))
 		return;
-	if (group <= stamp.group && !in_map(slot))
+	if ((group <= stamp.group && !in_map(slot)) || !fc_list_believes(slot, root.log, group))
 	{
 		l->removed++;
 		return;

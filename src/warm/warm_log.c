@@ -404,6 +404,15 @@ write_blocks(uint32 timeline)
 	return FC_IO_OK;
 }
 
+void
+fc_warm_position(uint64 *log, uint64 *group)
+{
+	bool		writing = fc_warm != NULL && fc_warm->root.number != 0;
+
+	*log = writing ? fc_warm->root.log : 0;
+	*group = writing ? fc_warm->group : 0;
+}
+
 bool
 fc_warm_group_unfinished(void)
 {

@@ -37,6 +37,7 @@
 
 #include "bufscan.h"
 #include "cache/cache.h"
+#include "cache/cache_devices.h"
 #include "cache/cache_looked.h"
 #include "compat.h"
 #include "directory/directory.h"
@@ -156,6 +157,7 @@ fc_writer_shmem_init(void)
 	shared->wrong_warned_at = 0;
 	fc_writer_scrub_shmem_init();
 	fc_writer_load_shmem_init();
+	fc_writer_devices_shmem_init();
 }
 
 /* ---- state ---- */
@@ -360,6 +362,7 @@ open_device(FcReason *error)
 		return false;
 	}
 	fc_failpoint(FC_FP_SWITCH_OPENED);
+	fc_devices_first_is_back();
 	kept = fc_directory_used();
 	if (!note_active(fc_cache_set_state(FC_STATE_ACTIVE, NULL)))	/* O4 */
 	{
@@ -368,7 +371,7 @@ open_device(FcReason *error)
 	}
 	ereport(LOG,
 			(errmsg("pg_flashcache is active: %u slots on \"%s\", %s",
-					fc_directory_slots(), fc_setting_file,
+					fc_store_slots(FC_THE_DEVICE), fc_setting_file,
 					fc_store_direct_io(FC_THE_DEVICE) ? "direct I/O" :
 					"through the page cache, since its file system has no direct I/O"),
 			 kept > 0 ? errdetail_plural("It has kept %u page.", "It has kept %u pages.", kept, kept) : 0));
@@ -432,6 +435,19 @@ probe(void)
 	}
 }
 
+/* The first device alone is off: the cache goes on meanwhile. */
+static void
+probe_first(void)
+{
+	FcReason	error;
+
+	fc_count(FC_PROBED);
+	if (!fc_devices_open_first(fc_warm_log_blocks(), &error))
+		fc_devices_first_failed(&error);
+	else if (fc_warm_begin(false) == FC_IO_BROKEN)
+		fc_cache_device_broken();
+}
+
 static bool
 probe_due(void)
 {
@@ -466,9 +482,13 @@ warn_unbounded(void)
 {
 	static uint64 warned_at = 0;
 	uint64		now = fc_now_ns();
-	int			why;
+	int			why = 0;
 
-	if ((warned_at != 0 && now - warned_at < FC_WARNING_NS) || (why = fc_store_unbounded(FC_THE_DEVICE)) == 0)
+	if (warned_at != 0 && now - warned_at < FC_WARNING_NS)
+		return;
+	for (FcDeviceNo no = 0; no < FC_DEVICES && why == 0; no++)
+		why = fc_store_unbounded(no);
+	if (why == 0)
 		return;
 	warned_at = now;
 	errno = why;
@@ -502,6 +522,7 @@ run_state(void)
 	{
 		set_disabled();
 		no_probe();
+		fc_devices_release();
 		fc_cache_purge();
 		fc_store_release(FC_THE_DEVICE);
 	}
@@ -521,9 +542,13 @@ run_state(void)
 			forget_trouble();
 			probe();
 		}
+		else if (fc_devices_first_is_off())
+			probe_first();
 		pg_atomic_write_u32(&shared->answered, asked);
 		ConditionVariableBroadcast(&shared->answer);
 	}
+	else if (fc_devices_first_is_due() && !is_away())
+		probe_first();
 	else if (paused_for_nothing() || (timeout && is_away()))
 	{
 		pause_s = FC_FIRST_PAUSE_S;
@@ -542,6 +567,7 @@ start(void)
 	Assert(IS_WRITER());
 	fc_cache_fill_start();
 	fc_warm_start();
+	fc_devices_start();
 	switch (fc_cache_state())
 	{
 		case FC_STATE_STARTING:
@@ -554,7 +580,7 @@ start(void)
 		case FC_STATE_ACTIVE:
 		case FC_STATE_PAUSED:
 			/* a writer before this one has died; what it published is good */
-			if (!fc_store_adopt(FC_THE_DEVICE, fc_setting_io_timeout, &error))
+			if (!fc_devices_first_is_off() && !fc_store_adopt(FC_THE_DEVICE, fc_setting_io_timeout, &error))
 				fc_cache_set_state(FC_STATE_OFF, &error);
 			else if (fc_cache_state() == FC_STATE_PAUSED)
 				schedule_probe();
@@ -636,7 +662,7 @@ fc_writer_verdict(void)
 		moved[j] = fc_stats_since(sampled[j], pg_atomic_read_u64(&shared->sample[oldest][j]));
 	recent.writer = shared->proc != NULL;
 	recent.used = fc_directory_used();
-	recent.slots = fc_directory_slots();
+	recent.slots = fc_directory_capacity();
 	recent.hits = moved[0];
 	recent.misses = moved[1];
 	recent.os_cache_hits = moved[2];
@@ -733,7 +759,7 @@ write_group(void)
 		return;
 	do
 		if (fc_warm_group() == FC_IO_BROKEN)
-			fc_cache_set_state(FC_STATE_OFF, fc_store_trouble());
+			fc_cache_device_broken();
 	while (fc_warm_group_unfinished() && !called_off());
 }
 
@@ -803,8 +829,11 @@ fc_writer_run_log(void)
 			fc_warm_end();
 		return;
 	}
-	if (fc_warm_round() == FC_IO_BROKEN)
-		fc_cache_set_state(FC_STATE_OFF, fc_store_trouble());
+	/* the log is on the first device */
+	if (fc_devices_first_is_off())
+		fc_warm_end();
+	else if (fc_warm_round() == FC_IO_BROKEN)
+		fc_cache_device_broken();
 	if (fc_warm_restored_is_wrong())
 	{
 		fc_directory_drop_restored();
@@ -832,7 +861,8 @@ static void
 on_exit_writer(int code, Datum arg)
 {
 	Assert(IS_WRITER());
-	fc_store_release(FC_THE_DEVICE);
+	for (FcDeviceNo no = 0; no < FC_DEVICES; no++)
+		fc_store_release(no);
 	fc_handoff_set_writer(NULL);
 	shared->proc = NULL;
 	ConditionVariableBroadcast(&shared->answer);
@@ -925,6 +955,7 @@ fc_writer_run(FcSelfTest test, FcDataPeek peek, FcTend tend)
 	start();
 	fc_writer_scrub_start();
 	fc_writer_load_start();
+	fc_writer_devices_start();
 	fc_handoff_set_writer(MyLatch);
 	last_hand = 0;
 	scanned_to = 0;
@@ -946,6 +977,7 @@ fc_writer_run(FcSelfTest test, FcDataPeek peek, FcTend tend)
 		}
 		fc_writer_reload();
 		run_state();
+		fc_writer_devices_run(&sweeping);
 		take_sample();
 		warn_wrong_content();
 		scrubbing = fc_writer_scrub_run();
@@ -972,7 +1004,12 @@ fc_writer_run(FcSelfTest test, FcDataPeek peek, FcTend tend)
 		}
 		/* paused or off, it keeps its entries: they get old as well */
 		if ((fc_cache_state() == FC_STATE_ACTIVE || is_away()) && !fc_warm_pending())
-			busy |= sweeping = fc_cache_sweep() | fc_cache_apply_rules();
+		{
+			bool		more = fc_cache_sweep() | fc_cache_apply_rules();
+
+			busy |= more;
+			sweeping |= more;
+		}
 		fc_writer_run_log();
 		fc_writer_run_loaders();
 		fc_writer_run_resolvers();

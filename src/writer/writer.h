@@ -15,6 +15,7 @@
 #include "datatype/timestamp.h"
 
 #include "cache/cache.h"
+#include "cache/cache_devices.h"
 
 /*
  * Proves that the storage-manager calls go through our wrappers; a reason if
@@ -26,6 +27,7 @@ typedef FcTested (*FcSelfTest) (char *reason, size_t len);
 extern FcPart fc_writer_part(void);
 extern FcPart fc_writer_scrub_part(void);
 extern FcPart fc_writer_load_part(void);
+extern FcPart fc_writer_devices_part(void);
 extern void fc_writer_shmem_init(void);
 
 /* What else is to be done once a round, by a module that the writer does not know; it raises nothing. */
@@ -65,6 +67,20 @@ typedef enum FcScrub
 } FcScrub;
 
 extern FcScrub fc_writer_scrub(bool everything, FcScrubResult *result);
+
+/*
+ * Has the writer change the devices of the cache, and waits.  Raises when the
+ * session is cancelled; the change is finished all the same.
+ */
+typedef enum FcDevicesAnswer
+{
+	FC_DEVICES_DONE,
+	FC_DEVICES_FAILED,			/* *error says why */
+	FC_DEVICES_UNDER_WAY,		/* another session changes them */
+	FC_DEVICES_NO_WRITER,
+} FcDevicesAnswer;
+
+extern FcDevicesAnswer fc_writer_change_device(FcDeviceChange what, const char *path, uint32 slots, FcReason *error);
 
 /* ---- pages that sessions have read from data files ---- */
 
@@ -129,6 +145,12 @@ extern void fc_writer_load_start(void);
  * True if somebody waits, *again if there is something to do at once.
  */
 extern bool fc_writer_load_run(bool active, bool *again);
+
+extern void fc_writer_devices_shmem_init(void);
+extern void fc_writer_devices_start(void);
+
+/* Once a round, when nothing is staged; *again if there is more to do at once. */
+extern void fc_writer_devices_run(bool *again);
 
 extern void fc_writer_scrub_shmem_init(void);
 extern void fc_writer_scrub_start(void);

@@ -166,7 +166,7 @@ fc_writer_copy_buffers(void)
 	if (fc_warm_log_blocks() == 0 || fc_setting_max_shutdown_delay == 0)
 		return;
 	began_at = fc_now_ns();
-	room = fc_directory_slots() / 2;
+	room = fc_directory_capacity() / 2;
 	taken = 0;
 	copy_all();
 	if (fc_cache_state() == FC_STATE_ACTIVE)

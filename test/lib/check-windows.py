@@ -123,7 +123,7 @@ def check_tree(root: Path) -> list[str]:
             wrong.append(f"{POINTS}: {point} has no line in {WINDOWS}")
         if table.get(point.upper()) != point:
             wrong.append(f"{NAMES}: {point} is not known by its name")
-        call = re.compile(rf"\bfc_(?:process_)?failpoint(?:_fault|_about|_of)?\(FC_FP_{point.upper()}[,)]")
+        call = re.compile(rf"\bfc_(?:process_)?failpoint(?:_fault_of|_fault|_about|_of)?\(FC_FP_{point.upper()}[,)]")
         if not any(call.search(text) for path, text in code.items() if path not in own):
             wrong.append(f"{POINTS}: {point} stands nowhere in the code")
 

@@ -14,7 +14,7 @@ import yaml
 
 from pgflash.monitoring.alerts import ALERTS
 from pgflash.monitoring.dashboard import panels
-from pgflash.monitoring.metrics import GROUPS, LATENCY, NEWEST, RELATIONS, SERVER, STATEMENTS, WARMTH, all_names
+from pgflash.monitoring.metrics import DEVICES, GROUPS, LATENCY, NEWEST, RELATIONS, SERVER, STATEMENTS, WARMTH, all_names
 from pgflash.monitoring.storage import EDGES, NODES, PREDICTED
 
 from .conftest import Monitored, Prometheus, get, pgflash, until
@@ -280,5 +280,5 @@ def test_what_the_extension_lacks(server: Monitored) -> None:
     done = pgflash("monitoring", "sample", old)
     assert done.returncode == 0, done.stderr
     found = set(re.findall(r"^([a-z_]+)(?:\{| )", done.stdout, re.MULTILINE))
-    newer = {group.full(metric) for group in (RELATIONS, STATEMENTS, LATENCY, WARMTH) for metric in group.metrics}
+    newer = {group.full(metric) for group in (RELATIONS, STATEMENTS, LATENCY, DEVICES, WARMTH) for metric in group.metrics}
     assert found == all_names() - newer == {group.full(metric) for group in GROUPS for metric in group.of("1.0")}

@@ -137,7 +137,7 @@ ageing(void)
 
 	for (int offer = 0; offer < SLOTS * FC_AGE_PAGES * 2; offer++)
 	{
-		FcAged		aged = fc_policy_age(&age, SLOTS, SETS);
+		FcAged		aged = fc_policy_age(&age, SLOTS, SLOTS, SETS);
 
 		if (aged.slot >= 0)
 			slots[aged.slot]++;

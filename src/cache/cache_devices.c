@@ -1,0 +1,438 @@
+/*-------------------------------------------------------------------------
+ *
+ * cache_devices.c
+ *	  Devices beyond the first one: opening them, and what becomes of them in
+ *	  trouble.  Runs in the writer process only.
+ *
+ * A device that goes off keeps its entries; they give no hit meanwhile, and
+ * one whose page is filled elsewhere goes.  When it is back and the same, by
+ * the identity in its header, those that are left give hits again.
+ *
+ * Copyright (c) 2026, the pg_flashcache developers
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "cache/cache.h"
+#include "cache/cache_devices.h"
+#include "cache/cache_devices_internal.h"
+#include "cache/cache_internal.h"
+#include "compat.h"
+#include "failpoint.h"
+#include "policy.h"
+#include "settings.h"
+#include "stats/stats.h"
+#include "utils/timestamp.h"
+
+/* Trouble with each, as a series; ns of fc_now_ns(), 0 = none. */
+typedef struct Trouble
+{
+	uint32		pause_s;
+	uint64		probe_at;
+	uint64		active_since;
+	FcWarnings	warnings;
+} Trouble;
+
+/* Ten minutes without trouble end a series. */
+#define QUIET_NS UINT64CONST(600000000000)
+
+static Trouble trouble[FC_DEVICES];
+
+/* That is being opened. */
+static FcDeviceNo opening;
+
+bool
+fc_devices_there(void)
+{
+	for (FcDeviceNo no = FC_THE_DEVICE + 1; no < FC_DEVICES; no++)
+		if (fc_store_state(no) != FC_DEVICE_NONE)
+			return true;
+	return false;
+}
+
+/* ---- chunks of a device ---- */
+
+uint32
+fc_devices_chunk_wants(uint32 slots, uint32 index)
+{
+	uint32		all = fc_directory_slots();
+	uint64		first = (uint64) index << fc_chunk_shift(all);
+
+	return first >= slots ? 0 : (uint32) Min(slots - first, UINT64CONST(1) << fc_chunk_shift(all));
+}
+
+FcSlotNo
+fc_devices_chunk_first(uint32 chunk)
+{
+	return (FcSlotNo) (chunk << fc_chunk_shift(fc_directory_slots()));
+}
+
+void
+fc_devices_set_flags(FcDeviceNo no, uint32 slots, bool open, bool readable)
+{
+	uint32		index;
+
+	for (uint32 chunk = 0; chunk < fc_chunks(fc_directory_slots()); chunk++)
+		if (fc_store_chunk(chunk, &index) == no)
+		{
+			uint32		n = fc_devices_chunk_wants(slots, index);
+
+			fc_directory_set_chunk(chunk, n, open ? n : 0, readable);
+		}
+}
+
+void
+fc_devices_forget(FcDeviceNo no)
+{
+	uint32		all = fc_directory_slots();
+	uint32		index;
+
+	for (uint32 chunk = 0; chunk < fc_chunks(all); chunk++)
+		if (fc_store_chunk(chunk, &index) == no)
+			fc_directory_drain(fc_devices_chunk_first(chunk), fc_chunk_slots(all, chunk));
+}
+
+int
+fc_devices_reserve(FcDeviceNo no, int wanted, FcSlotNo *slots)
+{
+	FcDeviceEntry entry;
+	uint32		index;
+
+	if (!fc_list_entry(no, &entry))
+		entry.slots = no == FC_THE_DEVICE ? fc_store_slots(no) : 0;
+	for (int by_force = 0; by_force <= 1; by_force++)
+		for (uint32 chunk = 0; chunk < fc_chunks(fc_directory_slots()); chunk++)
+			if (fc_store_chunk(chunk, &index) == no)
+			{
+				int			n = fc_directory_reserve_of(fc_devices_chunk_first(chunk), fc_devices_chunk_wants(entry.slots, index),
+														wanted, by_force, slots);
+
+				if (n > 0)
+					return n;
+			}
+	return 0;
+}
+
+/* ---- opening ---- */
+
+/* O2, D5 */
+static void
+before_use(bool same)
+{
+	if (!same || fc_store_doubtful(opening))
+		fc_devices_forget(opening);
+	else
+		fc_directory_forget_erased();
+	fc_store_forget_wrong(opening);
+	fc_failpoint(FC_FP_SWITCH_PURGED);
+}
+
+/* The header has another identity now. */
+static void
+note_identity(FcDeviceNo no, FcDeviceEntry *entry)
+{
+	memcpy(entry->identity, fc_store_identity(no), sizeof(entry->identity));
+	entry->opened = true;
+	fc_list_set_entry(no, entry);
+}
+
+void
+fc_devices_write_list(void)
+{
+	FcDeviceEntry first = {""};
+
+	first.slots = (uint32) fc_setting_size;
+	fc_list_set_entry(FC_THE_DEVICE, &first);
+	if (!fc_list_write())
+		ereport(WARNING,
+				(errmsg("pg_flashcache could not write \"%s\" to the data directory: %m", FC_DEVICES_FILE),
+				 errdetail("After a restart the devices of the flash cache are those that it named before."),
+				 errhint("Free space there, and repeat the last change of a device.")));
+}
+
+bool
+fc_devices_open(FcDeviceNo no, bool make, FcReason *error)
+{
+	FcDeviceEntry entry;
+	FcKnownDevice known;
+	uint32		kept = 0;
+	uint32		index;
+
+	if (!fc_list_entry(no, &entry))
+		return fc_fail(error, "", "there is no such device");
+	known.identity = entry.identity;
+	known.slots = entry.slots;
+	opening = no;
+	if (!fc_devices_place(no, error) ||
+		!fc_store_answers(no, fc_setting_io_timeout, error) ||
+		!fc_store_open_other(no, entry.path, entry.slots, entry.opened ? &known : NULL, make,
+							 fc_setting_require_mount, fc_setting_io_timeout, before_use, error))	/* O3 */
+		return false;
+	note_identity(no, &entry);
+	fc_devices_write_list();
+	if (!fc_store_can_bound(no, fc_setting_io_timeout, error) || !fc_cache_try_device(no, error))
+		return false;
+	fc_failpoint(FC_FP_SWITCH_OPENED);
+	for (uint32 chunk = 0; chunk < fc_chunks(fc_directory_slots()); chunk++)
+		if (fc_store_chunk(chunk, &index) == no)
+			kept += fc_directory_chunk_used(chunk);
+	fc_store_set_state(no, FC_DEVICE_ACTIVE, NULL); /* O4 */
+	fc_devices_set_flags(no, entry.slots, true, true);	/* D2 */
+	trouble[no].active_since = fc_now_ns();
+	trouble[no].probe_at = 0;
+	fc_store_set_next_probe(no, 0);
+	ereport(LOG,
+			(errmsg("pg_flashcache uses \"%s\": %u slots, %s", entry.path, entry.slots,
+					fc_store_direct_io(no) ? "direct I/O" : "through the page cache, since its file system has no direct I/O"),
+			 kept > 0 ? errdetail_plural("It has kept %u page.", "It has kept %u pages.", kept, kept) : 0));
+	return true;
+}
+
+/* ---- trouble ---- */
+
+static void
+schedule_probe(FcDeviceNo no)
+{
+	trouble[no].probe_at = fc_now_ns() + (uint64) trouble[no].pause_s * 1000000000;
+	fc_store_set_next_probe(no, TimestampTzPlusMilliseconds(GetCurrentTimestamp(), (int64) trouble[no].pause_s * 1000));
+}
+
+void
+fc_devices_forget_trouble(FcDeviceNo no)
+{
+	memset(&trouble[no], 0, sizeof(trouble[no]));
+	trouble[no].pause_s = FC_FIRST_PAUSE_S;
+	fc_store_set_next_probe(no, 0);
+}
+
+/* Path and slots of any device. */
+static void
+look_up(FcDeviceNo no, FcDeviceEntry *entry)
+{
+	(void) fc_list_entry(no, entry);
+	if (no != FC_THE_DEVICE)
+		return;
+	strlcpy(entry->path, fc_setting_file, sizeof(entry->path));
+	entry->slots = (uint32) fc_setting_size;
+}
+
+/* D4: it has gone off, is not asked for slots, and its entries give no hit; the server's log is told. */
+static void
+note_trouble(FcDeviceNo no)
+{
+	Trouble    *t = &trouble[no];
+	FcDeviceEntry entry;
+	FcReason	why;
+
+	if (!fc_store_take_warning(no, &why))
+		return;
+	look_up(no, &entry);
+	fc_devices_set_flags(no, entry.slots, false, false);
+	if (t->pause_s == 0 || (t->active_since != 0 && fc_now_ns() - t->active_since >= QUIET_NS))
+		fc_devices_forget_trouble(no);
+	else if (t->active_since != 0)
+		t->pause_s = fc_policy_longer_pause(t->pause_s);
+	t->active_since = 0;
+	schedule_probe(no);
+	ereport(fc_policy_warn(&t->warnings, why.message, fc_now_ns()) ? WARNING : LOG,
+			(errmsg("pg_flashcache does not use \"%s\": %s", entry.path, why.message),
+			 errdetail("Its other devices are used as before. It tries again by itself in %u s.", t->pause_s),
+			 errhint("%s%s%s tries at once.", why.hint, why.hint[0] ? " " : "",
+					 no == FC_THE_DEVICE ? "pg_flashcache_enable()" : "pg_flashcache_enable_device()")));
+}
+
+void
+fc_devices_note_trouble(void)
+{
+	for (FcDeviceNo no = 0; no < FC_DEVICES; no++)
+		if (fc_store_state(no) == FC_DEVICE_OFF)
+			note_trouble(no);
+}
+
+/* ---- D6: the first one, while others are in use ---- */
+
+bool
+fc_devices_first_is_off(void)
+{
+	return fc_store_state(FC_THE_DEVICE) == FC_DEVICE_OFF;
+}
+
+void
+fc_devices_first_is_back(void)
+{
+	if (!fc_devices_first_is_off())
+		return;
+	fc_store_set_state(FC_THE_DEVICE, FC_DEVICE_ACTIVE, NULL);
+	fc_devices_set_flags(FC_THE_DEVICE, (uint32) fc_setting_size, true, true);
+	fc_devices_forget_trouble(FC_THE_DEVICE);
+}
+
+bool
+fc_devices_open_first(uint32 log_blocks, FcReason *error)
+{
+	opening = FC_THE_DEVICE;
+	if (!fc_store_answers(FC_THE_DEVICE, fc_setting_io_timeout, error) ||
+		!fc_store_open(FC_THE_DEVICE, fc_setting_file, (uint32) fc_setting_size, log_blocks, fc_setting_require_mount,
+					   fc_setting_io_timeout, before_use, error) || /* O3 */
+		!fc_store_can_bound(FC_THE_DEVICE, fc_setting_io_timeout, error) ||
+		!fc_cache_try_device(FC_THE_DEVICE, error))
+		return false;
+	fc_devices_first_is_back(); /* O4 */
+	trouble[FC_THE_DEVICE].active_since = fc_now_ns();
+	ereport(LOG, (errmsg("pg_flashcache uses \"%s\" again: %u slots", fc_setting_file, (uint32) fc_setting_size)));
+	return true;
+}
+
+void
+fc_devices_first_failed(const FcReason *error)
+{
+	fc_store_set_reason(FC_THE_DEVICE, error);
+	trouble[FC_THE_DEVICE].pause_s = fc_policy_longer_pause(trouble[FC_THE_DEVICE].pause_s);
+	schedule_probe(FC_THE_DEVICE);
+}
+
+bool
+fc_devices_first_is_due(void)
+{
+	return fc_devices_first_is_off() && trouble[FC_THE_DEVICE].probe_at != 0 &&
+		fc_now_ns() >= trouble[FC_THE_DEVICE].probe_at && !fc_failpoint(FC_FP_PROBE_DUE);
+}
+
+/* No other is left: from now on it is the cache that is off. */
+static void
+first_is_alone(void)
+{
+	FcReason	why;
+
+	if (!fc_devices_first_is_off() || fc_store_others(FC_THE_DEVICE))
+		return;
+	(void) fc_store_reason(FC_THE_DEVICE, &why);
+	fc_cache_set_state(FC_STATE_OFF, &why); /* O1 */
+	fc_devices_first_is_back();
+}
+
+/* For the first time, or again. */
+static void
+try_to_open(FcDeviceNo no)
+{
+	bool		first = fc_store_state(no) == FC_DEVICE_CLOSED;
+	FcReason	error;
+
+	if (fc_devices_open(no, false, &error))
+		return;
+	if (first)
+	{
+		fc_store_set_state(no, FC_DEVICE_OFF, &error);
+		note_trouble(no);
+		return;
+	}
+	fc_store_set_reason(no, &error);
+	trouble[no].pause_s = fc_policy_longer_pause(trouble[no].pause_s);
+	schedule_probe(no);
+}
+
+void
+fc_devices_round(void)
+{
+	FcState		state = fc_cache_state();
+
+	Assert(fc_directory_is_mine());
+	fc_devices_note_trouble();
+	first_is_alone();
+	if (state != FC_STATE_ACTIVE && state != FC_STATE_PAUSED)
+		return;
+	for (FcDeviceNo no = FC_THE_DEVICE + 1; no < FC_DEVICES; no++)
+	{
+		if (fc_devices_changes(no))
+			continue;
+		if (fc_store_state(no) == FC_DEVICE_CLOSED ||
+			(fc_store_state(no) == FC_DEVICE_OFF && trouble[no].probe_at != 0 && fc_now_ns() >= trouble[no].probe_at &&
+			 !fc_failpoint(FC_FP_PROBE_DUE)))
+			try_to_open(no);
+	}
+}
+
+void
+fc_devices_release(void)
+{
+	static const FcReason why = {"the cache is disabled"};
+
+	fc_devices_first_is_back();
+	for (FcDeviceNo no = FC_THE_DEVICE + 1; no < FC_DEVICES; no++)
+	{
+		FcDeviceState state = fc_store_state(no);
+		FcDeviceEntry entry;
+
+		if (state == FC_DEVICE_NONE || state == FC_DEVICE_DISABLED)
+			continue;
+		(void) fc_list_entry(no, &entry);
+		fc_store_set_state(no, FC_DEVICE_CLOSED, &why);
+		fc_devices_set_flags(no, entry.slots, false, false);
+		fc_devices_forget_trouble(no);
+		fc_store_release(no);
+	}
+}
+
+/* ---- the writer begins ---- */
+
+/* One before this one had it in use. */
+static void
+take_over(FcDeviceNo no)
+{
+	FcDeviceState state = fc_store_state(no);
+	FcDeviceEntry entry;
+	FcReason	error;
+
+	if (state == FC_DEVICE_NONE)
+		return;
+	(void) fc_list_entry(no, &entry);
+	if (state == FC_DEVICE_OFF)
+	{
+		fc_devices_forget_trouble(no);
+		schedule_probe(no);
+	}
+	if (state != FC_DEVICE_ACTIVE && state != FC_DEVICE_DRAINING)
+		return;
+	if (!fc_store_adopt(no, fc_setting_io_timeout, &error))
+	{
+		fc_store_set_state(no, FC_DEVICE_OFF, &error);
+		return;
+	}
+	/* what was not done with it is left undone */
+	fc_store_set_state(no, FC_DEVICE_ACTIVE, NULL);
+	fc_devices_set_flags(no, entry.slots, true, true);
+}
+
+void
+fc_devices_start(void)
+{
+	static FcDeviceList list;
+	bool		there;
+
+	for (FcDeviceNo no = FC_THE_DEVICE + 1; no < FC_DEVICES; no++)
+		trouble[no].pause_s = FC_FIRST_PAUSE_S;
+	trouble[FC_THE_DEVICE].pause_s = FC_FIRST_PAUSE_S;
+	if (fc_devices_first_is_off())
+		schedule_probe(FC_THE_DEVICE);
+	if (fc_devices_there())
+	{
+		for (FcDeviceNo no = FC_THE_DEVICE + 1; no < FC_DEVICES; no++)
+			take_over(no);
+		return;
+	}
+
+	/*
+	 * D7; not again by a writer that comes after one that has removed all of
+	 * them
+	 */
+	if (fc_cache_state() != FC_STATE_STARTING && fc_cache_state() != FC_STATE_DISABLED)
+		return;
+	if (fc_list_read(&list, &there))
+		fc_devices_place_list(&list);
+	else if (there)
+		ereport(WARNING,
+				(errmsg("pg_flashcache cannot use \"%s\" in the data directory: it is damaged, or of another version", FC_DEVICES_FILE),
+				 errdetail("It named the devices of the flash cache beyond the first one, which are not used."),
+				 errhint("Add them again by pg_flashcache_add_device().")));
+}

@@ -1,0 +1,89 @@
+/*-------------------------------------------------------------------------
+ *
+ * cache_devices.h
+ *	  Devices beyond the first one: their coming and going.
+ *
+ * Writer only.  What sessions see of it are states, and places of slots
+ * (store/store.h).  src/device.md, "Several devices", has the rules.
+ *
+ * Copyright (c) 2026, the pg_flashcache developers
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef FC_CACHE_DEVICES_H
+#define FC_CACHE_DEVICES_H
+
+#include "types.h"
+
+#include "reason.h"
+#include "store/store.h"
+
+/*
+ * The writer begins: what the list says is placed, before anything is loaded
+ * from the log or filled; or what a writer before this one had in use is
+ * taken over.
+ */
+extern void fc_devices_start(void);
+
+/* Are there any? */
+extern bool fc_devices_there(void);
+
+/* Where the log is at present: given to chunks that are placed. */
+extern void fc_devices_set_position(uint64 log, uint64 group);
+
+/* Once a round, when nothing is staged: opens those that are to be opened, tells the log of trouble. */
+extern void fc_devices_round(void);
+
+/* The cache is disabled: lets go of them. */
+extern void fc_devices_release(void);
+
+/* One that has just failed a write is not asked for slots any more. */
+extern void fc_devices_note_trouble(void);
+
+/* Frees all slots of a device, each with a raised version. */
+extern void fc_devices_forget(FcDeviceNo no);
+
+/* Reserves slots of the device to try it with: free ones if there are any. */
+extern int	fc_devices_reserve(FcDeviceNo no, int wanted, FcSlotNo *slots);
+
+/* ---- the first device, in trouble while others are in use ---- */
+
+/* It is off, and the cache is not. */
+extern bool fc_devices_first_is_off(void);
+
+/* Is it time to try it again? */
+extern bool fc_devices_first_is_due(void);
+
+/*
+ * Opens it and tries it.  True: it is in use; the log is to be begun anew,
+ * which is the caller's.  fc_devices_first_failed() if not, and that was a probe.
+ */
+extern bool fc_devices_open_first(uint32 log_blocks, FcReason *error);
+extern void fc_devices_first_failed(const FcReason *error);
+
+/* The cache as a whole has been opened, or is off: it has no state of its own. */
+extern void fc_devices_first_is_back(void);
+
+/* ---- changes, by functions of SQL; one at a time ---- */
+
+typedef enum FcDeviceChange
+{
+	FC_CHANGE_ADD,
+	FC_CHANGE_REMOVE,
+	FC_CHANGE_RESIZE,
+	FC_CHANGE_DISABLE,
+	FC_CHANGE_ENABLE,
+} FcDeviceChange;
+
+typedef enum FcChangeStep
+{
+	FC_CHANGE_DONE,
+	FC_CHANGE_FAILED,
+	FC_CHANGE_MORE,				/* call fc_devices_change_step() in the next
+								 * round */
+} FcChangeStep;
+
+extern FcChangeStep fc_devices_change(FcDeviceChange change, const char *path, uint32 slots, FcReason *error);
+extern FcChangeStep fc_devices_change_step(FcReason *error);
+
+#endif							/* FC_CACHE_DEVICES_H */

@@ -1,0 +1,360 @@
+/*-------------------------------------------------------------------------
+ *
+ * cache_devices_change.c
+ *	  Devices are added, removed, resized, disabled and enabled, while the cache
+ *	  is in use.  Runs in the writer process only, between two fills.
+ *
+ * Slots that are to go are drained first, some in each round: nobody takes
+ * them any more, what they hold is unlinked, and their versions are raised.
+ * Only then are their chunks absent, and the device is made shorter or is let
+ * go of.
+ *
+ * Copyright (c) 2026, the pg_flashcache developers
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "cache/cache.h"
+#include "cache/cache_devices_internal.h"
+#include "cache/cache_internal.h"
+#include "settings.h"
+
+/* Slots drained in one go: 35 to 90 ms if all of them are in use. */
+#define DRAIN_STEP 65536
+
+/* What is under way. */
+static struct
+{
+	bool		active;
+	FcDeviceChange what;
+	FcDeviceNo	no;
+	uint32		slots;			/* that are to be left */
+	uint32		chunk;			/* being drained */
+	uint32		done;			/* slots of it */
+}			change;
+
+bool
+fc_devices_changes(FcDeviceNo no)
+{
+	return change.active && change.no == no;
+}
+
+static FcDeviceNo
+find_device(const char *path)
+{
+	FcDeviceEntry entry;
+
+	for (FcDeviceNo no = FC_THE_DEVICE + 1; no < FC_DEVICES; no++)
+		if (fc_list_entry(no, &entry) && strcmp(entry.path, path) == 0)
+			return no;
+	return FC_NO_DEVICE;
+}
+
+static void
+remove_entry(FcDeviceNo no)
+{
+	static const FcDeviceEntry none = {""};
+
+	fc_devices_unplace(no, 0);
+	fc_store_set_state(no, FC_DEVICE_NONE, NULL);
+	fc_store_release(no);
+	fc_store_forget(no);
+	fc_list_set_entry(no, &none);
+	fc_devices_forget_trouble(no);
+	fc_devices_write_list();
+}
+
+/* ---- add, enable ---- */
+
+static FcChangeStep
+add_device(const char *path, uint32 slots, FcReason *error)
+{
+	static const FcReason opening = {"it is being opened"};
+	FcDeviceEntry entry = {""};
+	FcDeviceNo	no;
+
+	for (no = FC_THE_DEVICE + 1; no < FC_DEVICES && fc_store_state(no) != FC_DEVICE_NONE; no++)
+		;
+	if (no == FC_DEVICES)
+	{
+		fc_fail(error, "Remove one first.", "there are %d devices, which is the most there can be", FC_DEVICES);
+		return FC_CHANGE_FAILED;
+	}
+	strlcpy(entry.path, path, sizeof(entry.path));
+	entry.slots = slots;
+	if (!fc_devices_would_fit(no, slots, error))
+		return FC_CHANGE_FAILED;
+	fc_list_set_entry(no, &entry);
+	fc_devices_forget_trouble(no);
+	fc_store_set_state(no, FC_DEVICE_CLOSED, &opening);
+	if (fc_devices_open(no, true, error))
+	{
+		if (fc_store_shares(no)[0] != '\0')
+			ereport(WARNING,
+					(errmsg("pg_flashcache uses a file on the same file system as %s", fc_store_shares(no)),
+					 errdetail("\"%s\" takes space and bandwidth from it. A flash device that should be mounted there may not be.", path),
+					 errhint("Mount the flash device. With pg_flashcache.require_mount such a file is refused.")));
+		return FC_CHANGE_DONE;
+	}
+	remove_entry(no);
+	return FC_CHANGE_FAILED;
+}
+
+static FcChangeStep
+enable_device(FcDeviceNo no, FcReason *error)
+{
+	FcDeviceEntry entry;
+
+	if (fc_store_state(no) == FC_DEVICE_ACTIVE)
+		return FC_CHANGE_DONE;
+	(void) fc_list_entry(no, &entry);
+	entry.disabled = false;
+	fc_list_set_entry(no, &entry);
+	fc_devices_forget_trouble(no);
+	if (fc_devices_open(no, false, error))
+		return FC_CHANGE_DONE;
+	fc_store_set_state(no, FC_DEVICE_OFF, error);
+	fc_devices_write_list();
+	return FC_CHANGE_FAILED;
+}
+
+/* ---- slots that are to go: D1 ---- */
+
+/* From now on nobody takes those behind the first so many slots. */
+static void
+begin_to_drain(FcDeviceChange what, FcDeviceNo no, uint32 slots, bool readable)
+{
+	FcDeviceEntry entry;
+	uint32		index;
+
+	(void) fc_list_entry(no, &entry);
+	change.active = true;
+	change.what = what;
+	change.no = no;
+	change.slots = slots;
+	change.chunk = 0;
+	change.done = 0;
+	for (uint32 chunk = 0; chunk < fc_chunks(fc_directory_slots()); chunk++)
+		if (fc_store_chunk(chunk, &index) == no)
+			fc_directory_set_chunk(chunk, fc_devices_chunk_wants(entry.slots, index), fc_devices_chunk_wants(slots, index), readable);
+}
+
+/* Drains some of them; false: that were all. */
+static bool
+drain_some(void)
+{
+	uint32		left = DRAIN_STEP;
+	FcDeviceEntry entry;
+
+	(void) fc_list_entry(change.no, &entry);
+	for (; change.chunk < fc_chunks(fc_directory_slots()); change.chunk++, change.done = 0)
+	{
+		uint32		index;
+		uint32		end;
+		uint32		n;
+
+		if (fc_store_chunk(change.chunk, &index) != change.no)
+			continue;
+		end = fc_devices_chunk_wants(entry.slots, index);
+		change.done = Max(change.done, fc_devices_chunk_wants(change.slots, index));
+		n = Min(end - Min(change.done, end), left);
+		if (n > 0)
+			fc_directory_drain(fc_devices_chunk_first(change.chunk) + change.done, n);
+		change.done += n;
+		left -= n;
+		if (change.done < end)
+			return true;
+	}
+	return false;
+}
+
+/* ---- resize ---- */
+
+static FcDeviceNo resized;
+
+static void
+before_resized(bool same)
+{
+	if (!same)
+		fc_devices_forget(resized);
+}
+
+/* The device is opened with another size, and keeps what it has. */
+static bool
+reopen(FcDeviceNo no, uint32 slots, FcReason *error)
+{
+	FcDeviceEntry entry;
+	FcKnownDevice known;
+
+	(void) fc_list_entry(no, &entry);
+	known.identity = entry.identity;
+	known.slots = entry.slots;
+	resized = no;
+	if (!fc_store_open_other(no, entry.path, slots, &known, false, fc_setting_require_mount, fc_setting_io_timeout,
+							 before_resized, error))
+		return false;
+	entry.slots = slots;
+	memcpy(entry.identity, fc_store_identity(no), sizeof(entry.identity));
+	fc_list_set_entry(no, &entry);
+	return true;
+}
+
+static FcChangeStep
+grow(FcDeviceNo no, uint32 slots, FcReason *error)
+{
+	FcDeviceEntry entry;
+	FcReason	again;
+
+	(void) fc_list_entry(no, &entry);
+	if (!fc_devices_would_fit(no, slots, error))
+		return FC_CHANGE_FAILED;
+	if (!reopen(no, slots, error))
+	{
+		/* there may be no space: it goes on as it was */
+		if (reopen(no, entry.slots, &again))
+			fc_devices_write_list();
+		else
+			fc_store_set_state(no, FC_DEVICE_OFF, &again);
+		return FC_CHANGE_FAILED;
+	}
+	(void) fc_devices_place_more(no, slots, error);
+	fc_devices_write_list();
+	return FC_CHANGE_DONE;
+}
+
+static FcChangeStep
+end_of_shrink(FcReason *error)
+{
+	uint32		index;
+
+	/* what is there, and what is not, before the device becomes shorter */
+	for (uint32 chunk = 0; chunk < fc_chunks(fc_directory_slots()); chunk++)
+	{
+		uint32		n;
+
+		if (fc_store_chunk(chunk, &index) != change.no)
+			continue;
+		n = fc_devices_chunk_wants(change.slots, index);
+		if (n > 0)
+			fc_directory_set_chunk(chunk, n, n, true);
+		else
+		{
+			fc_directory_set_chunk(chunk, 0, 0, false);
+			fc_store_set_chunk(chunk, FC_NO_DEVICE, 0);
+		}
+	}
+	if (!reopen(change.no, change.slots, error))
+	{
+		FcDeviceEntry entry;
+
+		/* it has that size all the same, from when it can be opened on */
+		(void) fc_list_entry(change.no, &entry);
+		entry.slots = change.slots;
+		entry.opened = false;
+		fc_list_set_entry(change.no, &entry);
+		fc_store_set_state(change.no, FC_DEVICE_OFF, error);
+		fc_devices_write_list();
+		return FC_CHANGE_FAILED;
+	}
+	fc_devices_write_list();
+	return FC_CHANGE_DONE;
+}
+
+/* ---- all of them ---- */
+
+FcChangeStep
+fc_devices_change_step(FcReason *error)
+{
+	static const FcReason disabled = {"it was disabled by pg_flashcache_disable_device()"};
+	FcDeviceEntry entry;
+
+	Assert(change.active);
+	if (drain_some())
+		return FC_CHANGE_MORE;
+	change.active = false;
+	switch (change.what)
+	{
+		case FC_CHANGE_REMOVE:
+			remove_entry(change.no);
+			return FC_CHANGE_DONE;
+		case FC_CHANGE_RESIZE:
+			if (fc_store_state(change.no) == FC_DEVICE_ACTIVE)
+				return end_of_shrink(error);
+			(void) fc_store_reason(change.no, error);
+			return FC_CHANGE_FAILED;	/* it went off meanwhile */
+		case FC_CHANGE_DISABLE:
+			(void) fc_list_entry(change.no, &entry);
+			entry.disabled = true;
+			fc_list_set_entry(change.no, &entry);
+			fc_store_set_state(change.no, FC_DEVICE_DISABLED, &disabled);
+			fc_store_release(change.no);
+			fc_devices_write_list();
+			return FC_CHANGE_DONE;
+		case FC_CHANGE_ADD:
+		case FC_CHANGE_ENABLE:
+			break;
+	}
+	Assert(false);
+	return FC_CHANGE_FAILED;
+}
+
+FcChangeStep
+fc_devices_change(FcDeviceChange what, const char *path, uint32 slots, FcReason *error)
+{
+	static const FcReason disabled = {"it is being disabled by pg_flashcache_disable_device()"};
+	static const FcReason draining = {"it is being removed by pg_flashcache_remove_device()"};
+	FcDeviceNo	no = find_device(path);
+	FcDeviceState state = no == FC_NO_DEVICE ? FC_DEVICE_NONE : fc_store_state(no);
+	FcDeviceEntry entry;
+
+	Assert(fc_directory_is_mine() && !change.active);
+	if (strcmp(path, fc_setting_file) == 0)
+	{
+		fc_fail(error, what == FC_CHANGE_ADD ? "Name another one." :
+				"It is changed by pg_flashcache.file, pg_flashcache.size and pg_flashcache.enabled.",
+				"\"%s\" is the first device of the cache, pg_flashcache.file", path);
+		return FC_CHANGE_FAILED;
+	}
+	if (what == FC_CHANGE_ADD)
+	{
+		if (no == FC_NO_DEVICE)
+			return add_device(path, slots, error);
+		fc_fail(error, "See pg_stat_flashcache_device.", "\"%s\" is a device of the cache already", path);
+		return FC_CHANGE_FAILED;
+	}
+	if (no == FC_NO_DEVICE)
+	{
+		fc_fail(error, "See pg_stat_flashcache_device.", "\"%s\" is not a device of the cache", path);
+		return FC_CHANGE_FAILED;
+	}
+	(void) fc_list_entry(no, &entry);
+	switch (what)
+	{
+		case FC_CHANGE_ENABLE:
+			return enable_device(no, error);
+		case FC_CHANGE_REMOVE:
+			if (state == FC_DEVICE_ACTIVE)
+				fc_store_set_state(no, FC_DEVICE_DRAINING, &draining);
+			begin_to_drain(what, no, 0, state == FC_DEVICE_ACTIVE);
+			return FC_CHANGE_MORE;
+		case FC_CHANGE_DISABLE:
+			fc_store_set_state(no, FC_DEVICE_DISABLED, &disabled);
+			begin_to_drain(what, no, 0, false);
+			return FC_CHANGE_MORE;
+		case FC_CHANGE_RESIZE:
+			if (state != FC_DEVICE_ACTIVE)
+			{
+				fc_fail(error, "Enable it first, or remove it and add it again.", "\"%s\" is not in use", path);
+				return FC_CHANGE_FAILED;
+			}
+			if (slots >= entry.slots)
+				return slots == entry.slots ? FC_CHANGE_DONE : grow(no, slots, error);
+			begin_to_drain(what, no, slots, true);
+			return FC_CHANGE_MORE;
+		case FC_CHANGE_ADD:
+			break;
+	}
+	Assert(false);
+	return FC_CHANGE_FAILED;
+}

@@ -1,0 +1,53 @@
+/*-------------------------------------------------------------------------
+ *
+ * cache_devices_internal.h
+ *	  What cache_devices.c, cache_devices_place.c and cache_devices_change.c
+ *	  share.
+ *
+ * Copyright (c) 2026, the pg_flashcache developers
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef FC_CACHE_DEVICES_INTERNAL_H
+#define FC_CACHE_DEVICES_INTERNAL_H
+
+#include "cache/cache_devices.h"
+#include "store/store_list.h"
+
+/* ---- cache_devices.c ---- */
+
+/* So many slots has the chunk that lies in that place of a device of so many slots. */
+extern uint32 fc_devices_chunk_wants(uint32 slots, uint32 index);
+extern FcSlotNo fc_devices_chunk_first(uint32 chunk);
+
+/* Of all chunks of a device that has so many slots. */
+extern void fc_devices_set_flags(FcDeviceNo no, uint32 slots, bool open, bool readable);
+
+/* Opens it, with the checks that opening has, and tries it.  `make`: the file may be made. */
+extern bool fc_devices_open(FcDeviceNo no, bool make, FcReason *error);
+extern void fc_devices_write_list(void);
+extern void fc_devices_forget_trouble(FcDeviceNo no);
+
+/* ---- cache_devices_place.c: chunks find a place ---- */
+
+/* All chunks of the device have one, if they did not already; none of them may be read or taken yet.  False: too few are left. */
+extern bool fc_devices_place(FcDeviceNo no, FcReason *error);
+
+/* Places more, for a device that becomes larger; they may be taken. */
+extern bool fc_devices_place_more(FcDeviceNo no, uint32 slots, FcReason *error);
+
+/* Would that find place? */
+extern bool fc_devices_would_fit(FcDeviceNo no, uint32 slots, FcReason *error);
+
+/* Chunks of the device from that place on are absent from now on: they have been drained. */
+extern void fc_devices_unplace(FcDeviceNo no, uint32 from_index);
+
+/* At start. */
+extern void fc_devices_place_list(const FcDeviceList *list);
+
+/* ---- cache_devices_change.c ---- */
+
+/* Is the device being changed? */
+extern bool fc_devices_changes(FcDeviceNo no);
+
+#endif							/* FC_CACHE_DEVICES_INTERNAL_H */

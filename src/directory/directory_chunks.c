@@ -1,0 +1,123 @@
+/*-------------------------------------------------------------------------
+ *
+ * directory_chunks.c
+ *	  Which slots there are, and which may be used.
+ *
+ * A word for each chunk, changed by the writer only.  Taking slots is the
+ * writer's as well, so it needs no order.  Others see a chunk that has become
+ * unreadable a little late: what they read by then is verified as always (R3).
+ *
+ * Copyright (c) 2026, the pg_flashcache developers
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "directory/directory_internal.h"
+
+static inline FcSlotNo
+chunk_first(uint32 chunk)
+{
+	return chunk << fc_dir->chunk_shift;
+}
+
+void
+fc_chunks_init(uint32 slots)
+{
+	fc_dir->chunk_shift = fc_chunk_shift(slots);
+	pg_atomic_init_u32(&fc_dir->capacity, slots);
+	for (uint32 i = 0; i < FC_CHUNKS; i++)
+	{
+		uint32		n = i < fc_chunks(slots) ? fc_chunk_slots(slots, i) : 0;
+
+		fc_dir->chunk_slots[i] = n;
+		pg_atomic_init_u32(&fc_dir->chunk[i], n | FC_CHUNK_READABLE);
+		pg_atomic_init_u32(&fc_dir->chunk_used[i], 0);
+	}
+}
+
+void
+fc_directory_set_chunk(uint32 chunk, uint32 n, uint32 open, bool readable)
+{
+	bool		was_readable = (pg_atomic_read_u32(&fc_dir->chunk[chunk]) & FC_CHUNK_READABLE) != 0;
+	uint32		was = was_readable ? fc_dir->chunk_slots[chunk] : 0;
+
+	Assert(chunk < fc_chunks(fc_dir->slots) && open <= n && n <= fc_chunk_slots(fc_dir->slots, chunk));
+	fc_dir->chunk_slots[chunk] = n;
+	pg_atomic_write_u32(&fc_dir->capacity, pg_atomic_read_u32(&fc_dir->capacity) - was + (readable ? n : 0));
+	pg_atomic_write_u32(&fc_dir->chunk[chunk], open | (readable ? FC_CHUNK_READABLE : 0));
+}
+
+uint32
+fc_directory_capacity(void)
+{
+	return fc_dir ? pg_atomic_read_u32(&fc_dir->capacity) : 0;
+}
+
+bool
+fc_directory_is_open(FcSlotNo slot)
+{
+	Assert(slot < fc_dir->slots);
+	return fc_slot_open(slot);
+}
+
+FcSlotNo
+fc_next_open(FcSlotNo slot)
+{
+	uint32		nchunks = fc_chunks(fc_dir->slots);
+	uint32		chunk = slot >> fc_dir->chunk_shift;
+
+	Assert(slot < fc_dir->slots);
+	if (likely(fc_slot_open(slot)))
+		return slot;
+	for (uint32 i = 0; i < nchunks; i++)
+	{
+		if (++chunk == nchunks)
+			chunk = 0;
+		if ((pg_atomic_read_u32(&fc_dir->chunk[chunk]) & FC_CHUNK_OPEN) > 0)
+			return chunk_first(chunk);
+	}
+	return FC_NO_SLOT;
+}
+
+uint32
+fc_directory_chunk_used(uint32 chunk)
+{
+	return pg_atomic_read_u32(&fc_dir->chunk_used[chunk]);
+}
+
+/* D1 */
+void
+fc_directory_drain(FcSlotNo first, uint32 n)
+{
+	Assert(fc_directory_is_mine() && first + n <= fc_dir->slots);
+	for (FcSlotNo slot = first; slot < Min(first + n, fc_reached()); slot++)
+	{
+		FcSlotState state = fc_word_state(pg_atomic_read_u32(&fc_dir_entries[slot].word));
+
+		Assert(state != FC_SLOT_RESERVED);
+		if (state == FC_SLOT_USED)
+			fc_free_used(slot, FC_EVICT_AGED_OUT);
+		fc_take_slot(&fc_dir_entries[slot], FC_SLOT_FREE);
+	}
+}
+
+uint32
+fc_directory_reserve_of(FcSlotNo first, uint32 n, uint32 wanted, bool by_force, FcSlotNo *slots)
+{
+	uint32		got = 0;
+
+	Assert(fc_directory_is_mine() && first + n <= fc_dir->slots);
+	for (FcSlotNo slot = first; slot < first + n && got < wanted; slot++)
+	{
+		FcEntry    *e = &fc_dir_entries[slot];
+
+		if (by_force && fc_word_state(pg_atomic_read_u32(&e->word)) == FC_SLOT_USED)
+			fc_free_used(slot, FC_EVICT_AGED_OUT);
+		if (fc_word_state(pg_atomic_read_u32(&e->word)) != FC_SLOT_FREE)
+			continue;
+		fc_take_slot(e, FC_SLOT_RESERVED);
+		slots[got++] = slot;
+	}
+	return got;
+}

@@ -1,0 +1,116 @@
+/*-------------------------------------------------------------------------
+ *
+ * store_list.c
+ *	  See store_list.h.
+ *
+ * Copyright (c) 2026, the pg_flashcache developers
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <unistd.h>
+
+#include "durable.h"
+#include "port/pg_crc32c.h"
+#include "storage/spin.h"
+#include "store/store_internal.h"
+#include "store/store_list.h"
+#include "store/store_process.h"
+
+#define MAGIC "fc devices\n\032"
+#define FORMAT 1
+
+FcDeviceList *fc_device_list = NULL;
+
+static uint32
+list_crc(const FcDeviceList *list)
+{
+	pg_crc32c	crc;
+
+	INIT_CRC32C(crc);
+	COMP_CRC32C(crc, list, offsetof(FcDeviceList, crc));
+	FIN_CRC32C(crc);
+	return crc;
+}
+
+bool
+fc_list_entry(FcDeviceNo no, FcDeviceEntry *entry)
+{
+	slock_t    *lock;
+
+	Assert(no < FC_DEVICES);
+	if (fc_device_list == NULL)
+		return false;
+	lock = fc_device_lock(no);
+	SpinLockAcquire(lock);
+	*entry = fc_device_list->device[no];
+	SpinLockRelease(lock);
+	return entry->path[0] != '\0';
+}
+
+void
+fc_list_set_entry(FcDeviceNo no, const FcDeviceEntry *entry)
+{
+	slock_t    *lock = fc_device_lock(no);
+
+	Assert(fc_in_writer());
+	SpinLockAcquire(lock);
+	fc_device_list->device[no] = *entry;
+	SpinLockRelease(lock);
+}
+
+bool
+fc_list_read(FcDeviceList *list, bool *there)
+{
+	int			fd = fc_durable_open(FC_DEVICES_FILE);
+	bool		ok = fd >= 0 && fc_durable_read(fd, list, sizeof(*list)) &&
+		memcmp(list->magic, MAGIC, sizeof(MAGIC)) == 0 && list->format == FORMAT && list->crc == list_crc(list);
+
+	*there = fd >= 0;
+	if (fd >= 0)
+		close(fd);
+	for (int no = 0; ok && no < FC_DEVICES; no++)
+	{
+		const char *path = list->device[no].path;
+
+		ok = memchr(path, '\0', MAXPGPATH) != NULL && (path[0] == '\0' || path[0] == '/');
+	}
+	return ok;
+}
+
+static bool
+is_empty(const FcDeviceList *list)
+{
+	for (int no = FC_THE_DEVICE + 1; no < FC_DEVICES; no++)
+		if (list->device[no].path[0] != '\0')
+			return false;
+	return true;
+}
+
+bool
+fc_list_write(void)
+{
+	FcDeviceList *list = fc_device_list;
+	int			fd;
+
+	Assert(fc_in_writer());
+	if (is_empty(list))
+		return unlink(FC_DEVICES_FILE) == 0 || errno == ENOENT;
+	memset(list->magic, 0, sizeof(list->magic));
+	memcpy(list->magic, MAGIC, sizeof(MAGIC));
+	list->format = FORMAT;
+	fc_map_export(&list->slots, list->place);
+	list->crc = list_crc(list);
+	fd = fc_durable_begin(FC_DEVICES_FILE FC_TMP);
+	return fc_durable_finish(fd, fd >= 0 && fc_durable_write(fd, list, sizeof(*list)),
+							 FC_DEVICES_FILE FC_TMP, FC_DEVICES_FILE, true);
+}
+
+bool
+fc_list_believes(FcSlotNo slot, uint64 log, uint64 group)
+{
+	const FcChunkSince *since = &fc_device_list->since[fc_map_chunk(slot)];
+
+	return since->log != log || group > since->group;
+}

@@ -1,0 +1,70 @@
+/*-------------------------------------------------------------------------
+ *
+ * store_list.h
+ *	  Which devices there are beyond the first one, and which chunk of slots
+ *	  lies where: kept in a file in the data directory.
+ *
+ * The list is in shared memory.  The writer changes it, and writes the file; a
+ * new writer finds it there, a new server in the file.  What the file says is
+ * believed as far as the devices agree: each has a header with an identity, new
+ * with each opening, and the list has that of the last one.
+ *
+ * Copyright (c) 2026, the pg_flashcache developers
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef FC_STORE_LIST_H
+#define FC_STORE_LIST_H
+
+#include "layout.h"
+#include "store/store.h"
+
+#define FC_DEVICES_FILE		"pg_flashcache.devices"
+
+typedef struct FcDeviceEntry
+{
+	char		path[MAXPGPATH];	/* "": there is none; of the first one
+									 * pg_flashcache.file counts */
+	uint32		slots;
+	bool		disabled;
+	bool		opened;			/* it has had that identity */
+	uint8		identity[FC_IDENTITY_BYTES];
+} FcDeviceEntry;
+
+/* When the chunk got its place: records of the log up to that group are of another one. */
+typedef struct FcChunkSince
+{
+	uint64		log;
+	uint64		group;
+} FcChunkSince;
+
+typedef struct FcDeviceList
+{
+	char		magic[16];
+	uint32		format;
+	uint32		slots;			/* of all chunks */
+	FcDeviceEntry device[FC_DEVICES];
+	uint32		place[FC_CHUNKS];	/* as store_map.c has it */
+	FcChunkSince since[FC_CHUNKS];
+	uint32		crc;			/* of everything above; last */
+} FcDeviceList;
+
+/* The list in shared memory; NULL without a cache.  Writer only. */
+extern FcDeviceList *fc_device_list;
+
+/* For whoever looks at it: a copy of the entry; false if there is none. */
+extern bool fc_list_entry(FcDeviceNo no, FcDeviceEntry *entry);
+
+/* Changes it; "" in the path removes it. */
+extern void fc_list_set_entry(FcDeviceNo no, const FcDeviceEntry *entry);
+
+/* Reads the file; false if there is none, or it is not good.  `there`: there is one. */
+extern bool fc_list_read(FcDeviceList *list, bool *there);
+
+/* Writes it, with the places of this moment, and durably.  A list of nothing is no file. */
+extern bool fc_list_write(void);
+
+/* What the log has of that slot in a block of that group is of this place of its chunk, as far as the list tells. */
+extern bool fc_list_believes(FcSlotNo slot, uint64 log, uint64 group);
+
+#endif							/* FC_STORE_LIST_H */
