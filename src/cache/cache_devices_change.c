@@ -244,6 +244,7 @@ end_of_shrink(FcReason *error)
 			fc_store_set_chunk(chunk, FC_NO_DEVICE, 0);
 		}
 	}
+	fc_store_shorten(change.no, change.slots);
 	if (!reopen(change.no, change.slots, error))
 	{
 		FcDeviceEntry entry;
