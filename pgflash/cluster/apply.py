@@ -39,6 +39,7 @@ SELECT s.name, s.context, s.setting, s.source, s.pending_restart,
   FROM pg_settings s WHERE s.name = ANY (%s)
 """
 NEW = "for new settings"
+ENABLED, SIZE = "pg_flashcache.enabled", "pg_flashcache.size"
 HINT = "the same command goes on from there"
 
 
@@ -179,7 +180,7 @@ class Rolling:
         if restart:
             self.tell({"event": "restarting", "node": node.name})
             self._restart(me)
-        self._wait(node, began if restart else None)
+        self._wait(node, began if restart else None, restart or ENABLED in step.settings)
         self.tell({"event": "done", "node": node.name})
 
     def _ready(self, node: Node, restart: bool, what: str) -> tuple[Look, list[Look]]:
@@ -248,15 +249,15 @@ class Rolling:
             said = visible((done.stderr or done.stdout).strip()[-500:], lines=True)
             raise BrokeOff(f"{item.node.name}: its restart ended with status {done.returncode}\n{said}".rstrip(), HINT)
 
-    def _wait(self, node: Node, restarted_after: Any) -> None:
-        """Until it is back as wanted: up, active, receiving, with nothing pending, and warm if it can be."""
+    def _wait(self, node: Node, restarted_after: Any, warm: bool) -> None:
+        """Until it is back as wanted: up, active, receiving, with nothing pending, and warm if it has been cold."""
         why = ["it has not answered"]
         told = [time.monotonic()]
 
         def back() -> bool:
             looks = self.looks()
             me = next(item for item in looks if item.node.name == node.name)
-            why[0] = self._lacking(me, looks, restarted_after)
+            why[0] = self._lacking(me, restarted_after, warm)
             if why[0] and time.monotonic() - told[0] > 10:
                 told[0] = time.monotonic()
                 self.tell({"event": "waiting", "node": node.name, "for": why[0]})
@@ -275,17 +276,17 @@ class Rolling:
                 )
             time.sleep(POLL_S)
 
-    def _lacking(self, me: Look, looks: Sequence[Look], restarted_after: Any) -> str:
+    def _lacking(self, me: Look, restarted_after: Any, warm: bool) -> str:
         seen = me.seen
         if seen is None:
             return me.problem or "it does not answer"
         if restarted_after is not None and seen.started <= restarted_after:
             return "it has not been restarted"
-        rows = self._rows(me.node, [*self.wanted.of(me.node.name), "pg_flashcache.enabled", "pg_flashcache.size"])
+        rows = self._rows(me.node, [*self.wanted.of(me.node.name), ENABLED, SIZE])
         pending = [name for name, row in rows.items() if row["pending_restart"] and name in self.wanted.of(me.node.name)]
         if pending:
             return f"{pending[0]} waits for a restart"
-        on, size = (rows.get(f"pg_flashcache.{name}", {}).get("setting") for name in ("enabled", "size"))
+        on, size = (rows.get(name, {}).get("setting") for name in (ENABLED, SIZE))
         should = on == "on" and size not in (None, "0")
         if seen.stat is not None and should and seen.state != "active":
             return f"its cache is {seen.state}: {seen.reason or 'no reason yet'}"
@@ -293,7 +294,7 @@ class Rolling:
             return ""
         if seen.receiver != "streaming":
             return "it does not receive WAL"
-        if should and self.wanted.warm > 0 and seen.follows and not seen.is_warm(self.wanted.warm):
+        if warm and should and self.wanted.warm > 0 and seen.follows and not seen.is_warm(self.wanted.warm):
             share = "nothing is known yet" if seen.share is None else f"{100 * seen.share:.1f}%"
             return f"it is not warm: {share}"
         return ""

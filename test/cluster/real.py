@@ -13,6 +13,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -80,6 +81,61 @@ class Process:
             self.process.wait()
 
 
+class Relay:
+    """A node's way to etcd, which can be cut and mended."""
+
+    def __init__(self, address: str, target: tuple[str, int]) -> None:
+        self.address, self.port, self._target = address, free_port(address), target
+        self._lock = threading.Lock()
+        self._open: list[socket.socket] = []
+        self._listener: socket.socket | None = None
+        self.mend()
+
+    def mend(self) -> None:
+        listener = socket.create_server((self.address, self.port))
+        self._listener = listener
+        threading.Thread(target=self._accept, args=(listener,), daemon=True).start()
+
+    def cut(self) -> None:
+        listener, self._listener = self._listener, None
+        if listener:
+            with contextlib.suppress(OSError):
+                listener.shutdown(socket.SHUT_RDWR)
+            listener.close()
+        with self._lock:
+            ends, self._open = self._open, []
+        for end in ends:
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+            end.close()
+
+    def _accept(self, listener: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                near, _ = listener.accept()
+                try:
+                    far = socket.create_connection(self._target, 10)
+                    far.settimeout(None)
+                except OSError:
+                    near.close()
+                    continue
+                with self._lock:
+                    self._open += [near, far]
+                if self._listener is not listener:
+                    self.cut()
+                for pair in ((near, far), (far, near)):
+                    threading.Thread(target=self._pass_on, args=pair, daemon=True).start()
+
+    @staticmethod
+    def _pass_on(source: socket.socket, target: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(65536):
+                target.sendall(data)
+        for end in (source, target):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+
 class Node:
     def __init__(self, cluster: Cluster, number: int) -> None:
         self.cluster = cluster
@@ -90,6 +146,7 @@ class Node:
         self.data = self.folder / "data"
         self.folder.mkdir(mode=0o700)
         give_to_server_user(self.folder)
+        self.relay = Relay(self.address, (cluster.address(9), cluster.etcd_port)) if cluster.relays else None
         self.tags: dict[str, Any] = {}
         self.delay_s = 0
         self.patroni: Process | None = None
@@ -126,7 +183,7 @@ class Node:
         standby = {"recovery_conf": {"recovery_min_apply_delay": f"{self.delay_s}s"}} if self.delay_s else {}
         return {
             "scope": "fc", "name": self.name, "restapi": {"listen": f"{self.address}:{self.api}", "connect_address": f"{self.address}:{self.api}"},
-            "etcd3": {"hosts": [f"{self.cluster.address(9)}:{self.cluster.etcd_port}"]},
+            "etcd3": {"hosts": [f"{self.relay.address}:{self.relay.port}"], "use_proxies": True} if self.relay else {"hosts": [self.cluster.etcd_at]},
             "bootstrap": {
                 "dcs": {
                     "ttl": 15, "loop_wait": 1, "retry_timeout": 5, "maximum_lag_on_failover": 1 << 30, "master_start_timeout": 60,
@@ -165,11 +222,6 @@ class Node:
         self.write_conf()
         self.patroni.process.send_signal(signal.SIGHUP)
 
-    def machine(self) -> list[int]:
-        """Everything that would be on the node's machine."""
-        assert self.patroni
-        return [self.patroni.process.pid, *self.processes()]
-
     def start_agent(self) -> None:
         """Through the socket, as an agent is beside its server."""
         where = f"host={self.folder} port={self.port} user=monitor dbname=postgres"
@@ -203,7 +255,8 @@ class Node:
         return [postmaster, *map(int, below)]
 
     def receiver(self) -> int:
-        return int(self.value("SELECT pid FROM pg_stat_wal_receiver"))
+        """Its process; 0: none yet."""
+        return int(self.value("SELECT pid FROM pg_stat_wal_receiver") or 0)
 
     def kill(self) -> None:
         """kill -9 of Patroni, the postmaster, and all below it: as if the machine had lost its power."""
@@ -249,9 +302,10 @@ def free_port(address: str) -> int:
 
 
 class Cluster:
-    def __init__(self, folder: Path, bin_folder: str) -> None:
+    def __init__(self, folder: Path, bin_folder: str, relays: bool = False) -> None:
         self.folder = folder
         self.bin = bin_folder
+        self.relays = relays
         give_to_server_user(folder)
         number = os.getpid() % 62500  # runs beside each other do not meet
         self._net = f"127.{number // 250 + 1}.{number % 250 + 1}"
@@ -271,6 +325,10 @@ class Cluster:
     def start_etcd(self) -> None:
         self.etcd = Process(self.folder / "etcd.log", self._etcd_command, {"GOMAXPROCS": "2"})
         until(lambda: get(f"{self._etcd_url}/health")[0] == 200, "etcd")
+
+    @property
+    def etcd_at(self) -> str:
+        return f"{self.address(9)}:{self.etcd_port}"
 
     def address(self, number: int) -> str:
         return f"{self._net}.{number}"
@@ -385,8 +443,8 @@ class Cluster:
         self.etcd.end()
 
 
-def made(folder: Path, bin_folder: str) -> Iterator[Cluster]:
-    cluster = Cluster(folder, bin_folder)
+def made(folder: Path, bin_folder: str, relays: bool = False) -> Iterator[Cluster]:
+    cluster = Cluster(folder, bin_folder, relays)
     try:
         cluster.start()
         yield cluster

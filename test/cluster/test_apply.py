@@ -18,7 +18,7 @@ from pgflash.cluster.find import Node
 from pgflash.cluster.wanted import Wanted
 from pgflash.errors import BrokeOff, ServerError
 
-from .fakes import look, replica, seen
+from .fakes import look, replica, seen, warmth
 
 ROOT = Path(__file__).resolve().parents[2]
 folder = pytest.fixture(scope="module")(reachable)
@@ -139,6 +139,19 @@ def test_the_extension_is_updated(server: Server) -> None:
 # --- with made-up servers ---
 
 
+@pytest.mark.parametrize(("warm", "share", "words"), [(True, 0.5, "it is not warm: 50.0%"), (True, 0.95, ""), (False, 0.5, "")])
+def test_warmth_is_waited_for_where_the_cache_has_been_cold(monkeypatch: pytest.MonkeyPatch, warm: bool, share: float, words: str) -> None:
+    rolling = Rolling([], None, Wanted({}), 1, lambda _event: None)
+    rows = {
+        "pg_flashcache.enabled": {"setting": "on", "pending_restart": False},
+        "pg_flashcache.size": {"setting": "128", "pending_restart": False},
+    }
+    monkeypatch.setattr(rolling, "_rows", lambda _node, _names: rows)
+    assert rolling._lacking(look("b", seen(standby=True, warmth=warmth(share))), None, warm) == words
+    rows["pg_flashcache.enabled"]["setting"] = "off"
+    assert rolling._lacking(look("b", seen(standby=True, warmth=warmth(share))), None, warm) == ""
+
+
 class Rehearsal(Rolling):
     """Changes nothing, and says in which order it would."""
 
@@ -161,7 +174,7 @@ class Rehearsal(Rolling):
     def _restart(self, item: Any) -> None:
         pass
 
-    def _wait(self, node: Node, restarted_after: Any) -> None:
+    def _wait(self, node: Node, restarted_after: Any, warm: bool) -> None:
         pass
 
 
@@ -204,7 +217,7 @@ def test_nothing_where_a_node_is_down() -> None:
 
 def test_it_stops_at_the_first_node_that_does_not_come_back() -> None:
     class Lost(Rehearsal):
-        def _wait(self, node: Node, restarted_after: Any) -> None:
+        def _wait(self, node: Node, restarted_after: Any, warm: bool) -> None:
             if node.name == "c":
                 raise BrokeOff("c is not back")
 
@@ -218,7 +231,7 @@ def test_a_failover_meanwhile() -> None:
     """What was a replica in the plan leads now: it is not restarted as one."""
 
     class Failover(Rehearsal):
-        def _wait(self, node: Node, restarted_after: Any) -> None:
+        def _wait(self, node: Node, restarted_after: Any, warm: bool) -> None:
             replicas = [replica("a"), replica("c")]
             self._looks = [look("a", seen(standby=True)), look("b", seen(standby=True)), look("c", seen(replicas=replicas))]
 

@@ -148,7 +148,7 @@ def test_leader_killed(cluster: Cluster, load: Load) -> None:
     leader = until(cluster.leader, "a leader")
     until(cluster.sync_standby, "a synchronous standby")
     others = [node for node in cluster.nodes if node is not leader]
-    receivers = [node.receiver() for node in others]
+    receivers = [until(node.receiver, f"{node.name} receives") for node in others]
     assert leader.patroni
     leader.patroni.process.send_signal(signal.SIGSTOP)  # or it would take the standby that is silent for none, and nobody could lead
     for pid in receivers:

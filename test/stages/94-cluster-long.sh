@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Proves: the cluster of the stage `cluster`, under load, when etcd is killed, a machine freezes and comes back as if it still led, a
+# Proves: the cluster of the stage `cluster`, under load, when etcd is killed, the leader is cut off from it, a
 #   replica is made anew beside its old flash, one cascades, one is delayed, and a server subscribes to what clients write. Rows
 #   are those of the clients' log, and no node reads a wrong page.
 # Majors: 15
