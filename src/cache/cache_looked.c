@@ -68,13 +68,3 @@ fc_looked_has(uint32 frame, const FcTag *tag)
 	if (looked[frame] != 0 && fc_looked_before(frame, fc_directory_hash(tag)) == FC_LOOKED_NOT)
 		looked[frame] = 0;
 }
-
-void
-fc_looked_passed(uint64 from, uint64 to)
-{
-	uint32		frames = fc_bufscan_frames();
-	uint64		n = Min(to - from, frames);
-
-	for (uint64 i = to - n; i < to; i++)
-		looked[i % frames] = 0;
-}

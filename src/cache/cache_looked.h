@@ -8,9 +8,10 @@
  * is handed over when it is written.  It was evicted once at most: for admission
  * this is one eviction, however often it is looked at.
  *
- * A frame is looked at once before the hand comes by, or it is told here that
- * it was not.  So what is known of it is known of the page that it has, until
- * another one is found there.
+ * What is known of a frame is known of the page that was there, until another
+ * one is found there.  A page that was evicted and has come back to the very
+ * same frame before that, since the hand was faster than the writer, is taken for
+ * one that has stayed: its eviction is not counted.
  *
  * In the writer's own memory, 2 bytes a frame.
  *
@@ -36,8 +37,5 @@ extern void fc_looked_note(int frame, uint64 hash, FcLooked result);
 /* The frame has no page that can be cached, or that page, and it was not offered. */
 extern void fc_looked_no(uint32 frame);
 extern void fc_looked_has(uint32 frame, const FcTag *tag);
-
-/* The frames from there to there, counted as fc_bufscan_hand() does, were passed unseen. */
-extern void fc_looked_passed(uint64 from, uint64 to);
 
 #endif							/* FC_CACHE_LOOKED_H */

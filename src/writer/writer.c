@@ -799,7 +799,6 @@ scan(void)
 		 */
 		if (last_hand != 0)
 			fc_count_n(useful ? FC_SKIP_OVERLOADED : FC_SKIP_NOT_USEFUL, Min(hand - scanned_to, allocations));
-		fc_looked_passed(scanned_to, hand);
 		scanned_to = hand;
 	}
 	end = hand + (uint64) window;

@@ -1,5 +1,5 @@
 # Which pages are admitted: a page that is looked at twice in one stay in shared buffers was evicted once at most; what
-# admission = auto chooses, and what the view shows of it.
+# is in force, and what the view shows.
 
 use strict;
 use warnings;
@@ -145,35 +145,9 @@ set_admission('auto');
 is(shown(), 'page|page', 'auto: by page as long as nothing is known');
 $session->quit;
 
-# Runs of 32 pages are asked for, or not: soon that is seen.
-$node->safe_psql('postgres', q{
-	CREATE TABLE runs (v text);
-	ALTER TABLE runs ALTER v SET STORAGE PLAIN;
-	INSERT INTO runs SELECT repeat('x', 5000) FROM generate_series(1, 16384);
-	VACUUM FREEZE runs;
-	CHECKPOINT;
-	CREATE FUNCTION ask(times int) RETURNS void AS $$
-	DECLARE
-		blk int;
-	BEGIN
-		FOR i IN 1 .. times LOOP
-			blk := random() * 16383;
-			-- most of the time one of every sixteenth run
-			IF random() < 0.9 THEN blk := blk / 512 * 512 + blk % 32; END IF;
-			PERFORM 1 FROM runs WHERE ctid = format('(%s,1)', blk)::tid;
-		END LOOP;
-	END $$ LANGUAGE plpgsql;
-});
-for (1 .. 150)
-{
-	$node->safe_psql('postgres', 'SELECT ask(2000)');
-	last if $node->safe_psql('postgres', "SELECT chosen FROM pg_flashcache_admission WHERE candidate = 'region'") eq 't';
-}
-note $node->safe_psql('postgres', 'SELECT * FROM pg_flashcache_admission');
-is($node->safe_psql('postgres', 'SELECT candidate FROM pg_flashcache_admission WHERE in_force'), 'region', 'auto: by region, where neighbours are alike');
-is($node->safe_psql('postgres', q{
-	SELECT r.hit_ratio > p.hit_ratio, r.hit_ratio < 1, r.writes_per_read > 0, r.sampled_reads >= 4096, r.sampled_reads = p.sampled_reads
-	FROM pg_flashcache_admission r, pg_flashcache_admission p WHERE r.candidate = 'region' AND p.candidate = 'page'}), 't|t|t|t|t', 'auto: the view shows why');
+is( $node->safe_psql('postgres', q{
+	SELECT count(*), count(DISTINCT sampled_reads), bool_and(sampled_reads > 0), bool_and(hit_ratio BETWEEN 0 AND 1), bool_and(writes_per_read >= 0)
+	FROM pg_flashcache_admission}), '5|1|t|t|t', 'the view has what was sampled');
 
 is({ fc_stat($node, 'verify_failures') }->{verify_failures}, 0, 'nothing stale');
 $node->stop;
