@@ -47,16 +47,26 @@ def main(arguments: list[str]) -> int:
     try:
         text = sys.stdin.read() if path == "-" else Path(path).read_text("utf-8")
         profile = json.loads(text)
+        if not all(isinstance(name, str) for rule in profile["syscalls"] for name in [rule["action"], *rule["names"]]) or any(
+            isinstance(rule["names"], str) for rule in profile["syscalls"]
+        ):
+            raise ValueError
+        if not str(profile["defaultAction"]).startswith("SCMP_ACT_"):
+            raise ValueError
         if profile["defaultAction"] == ALLOW:
             print(f"{path}: allows whatever it does not name; nothing is missing there", file=sys.stderr)
         profile = widened(profile)
     except OSError as error:
         print(f"{path}: {error.strerror}; name the profile of your container engine", file=sys.stderr)
         return 3
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         print(f"{path} is no seccomp profile of a container engine (JSON with defaultAction and syscalls)", file=sys.stderr)
         return 3
-    print(json.dumps(profile, indent=2))
+    try:
+        print(json.dumps(profile, indent=2), flush=True)
+    except OSError as error:
+        print(f"standard output: {error.strerror}", file=sys.stderr)
+        return 3
     return 0
 
 

@@ -1274,9 +1274,45 @@ GRANT SELECT ON pg_flashcache_tablespaces TO pg_read_all_stats;
  * writes of it, and how it comes to standbys is the server's own affair, and its password is in a user mapping.  dblink is
  * needed for nodes only, not to create this extension.
  *
- * Nodes are asked as the owner of the extension.  So only servers of superusers count, and dblink is used only where nobody
- * else could put something in its place.
+ * Nodes are asked as the owner of the extension.  So only servers of superusers count, and dblink is used only from a schema
+ * that superusers alone may use: nobody else can put something in its place, and a connection that is left in the session,
+ * since a query was canceled just then, is of no use to its user, who cannot name a function of dblink.
  */
+CREATE FUNCTION pg_flashcache_dblink()
+RETURNS text
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $body$
+DECLARE
+	found record;
+BEGIN
+	SELECT quote_ident(n.nspname) AS schema, CASE WHEN NOT o.rolsuper THEN
+			format('dblink is in schema %I, which belongs to %I, who is no superuser', n.nspname, o.rolname)
+		WHEN NOT x.rolsuper THEN format('dblink belongs to %I, who is no superuser', x.rolname)
+		WHEN EXISTS (SELECT FROM aclexplode(coalesce(n.nspacl, acldefault('n', n.nspowner))) a
+				LEFT JOIN pg_roles r ON r.oid = a.grantee WHERE r.rolsuper IS NOT TRUE) THEN
+			format('dblink is in schema %I, which others than superusers may use', n.nspname) END AS fault
+	INTO found
+	FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace
+		JOIN pg_database d ON d.datname = current_database()
+		JOIN pg_roles o ON o.oid = CASE n.nspowner WHEN 'pg_database_owner'::regrole THEN d.datdba ELSE n.nspowner END
+		JOIN pg_roles x ON x.oid = e.extowner
+	WHERE e.extname = 'dblink';
+	IF found.schema IS NULL OR found.fault IS NOT NULL THEN
+		RAISE object_not_in_prerequisite_state USING
+			MESSAGE = coalesce(found.fault, 'nodes are asked through the extension dblink, which is not in this database'),
+			HINT = CASE WHEN found.fault IS NULL THEN 'CREATE SCHEMA flash_nodes; CREATE EXTENSION dblink SCHEMA flash_nodes; as a superuser.'
+				ELSE 'As a superuser: CREATE SCHEMA flash_nodes; ALTER EXTENSION dblink SET SCHEMA flash_nodes. Where others need dblink, have the nodes in another database.' END;
+	END IF;
+	RETURN found.schema;
+END
+$body$;
+
+COMMENT ON FUNCTION pg_flashcache_dblink() IS
+	'schema of dblink, as SQL spells it, if nodes can be asked through it; an error says why not';
+
+REVOKE ALL ON FUNCTION pg_flashcache_dblink() FROM PUBLIC;
+
 CREATE FUNCTION pg_flashcache_add_node(
 	name text,
 	conninfo text,
@@ -1333,10 +1369,7 @@ BEGIN
 		RAISE read_only_sql_transaction USING MESSAGE = 'nodes cannot be added on a standby',
 			HINT = 'Add them on the primary: its standbys have the same nodes.';
 	END IF;
-	IF NOT EXISTS (SELECT FROM pg_foreign_data_wrapper WHERE fdwname = 'dblink_fdw') THEN
-		RAISE object_not_in_prerequisite_state USING MESSAGE = 'nodes are asked through the extension dblink, which is not in this database',
-			HINT = 'CREATE EXTENSION dblink, in a schema that belongs to a superuser.';
-	END IF;
+	PERFORM @extschema@.pg_flashcache_dblink();
 	IF EXISTS (SELECT FROM pg_foreign_server WHERE srvname = own) THEN
 		RAISE duplicate_object USING MESSAGE = format('there is a node "%s" already', name),
 			HINT = format('SELECT pg_flashcache_remove_node(%L) removes it; ALTER SERVER %I changes where it is.', name, own);
@@ -1352,7 +1385,10 @@ BEGIN
 	SELECT string_agg(format('%I %L', e.key, e.value), ', ' ORDER BY e.key) FILTER (WHERE e.key <> ALL (secrets)),
 		string_agg(format('%I %L', e.key, e.value), ', ' ORDER BY e.key) FILTER (WHERE e.key = ANY (secrets))
 	INTO options, mapped FROM jsonb_each_text(given) e;
-	-- An error's context would have the statement, with the password.
+	-- An error's context would have the statement, with the password; and so would pg_stat_statements.
+	IF current_setting('pg_stat_statements.track_utility', true) IS NOT NULL THEN
+		PERFORM set_config('pg_stat_statements.track_utility', 'off', true);
+	END IF;
 	BEGIN
 		EXECUTE format('CREATE SERVER %I TYPE ''pg_flashcache'' FOREIGN DATA WRAPPER dblink_fdw OPTIONS (%s)', own, options);
 		EXECUTE format('CREATE USER MAPPING FOR PUBLIC SERVER %I %s', own, 'OPTIONS (' || mapped || ')');
@@ -1441,7 +1477,6 @@ AS $body$
 DECLARE
 	one record;
 	dblink text;
-	untrusted text;
 	pending int := 0;
 	slept float8 := 0.001;
 	code text;
@@ -1459,6 +1494,8 @@ DECLARE
 	versions text[];
 	took bigint[];
 	connecting text;
+	own_schema text;
+	password text;
 BEGIN
 	IF view IS NULL THEN
 		RAISE null_value_not_allowed USING MESSAGE = 'view must not be NULL';
@@ -1469,24 +1506,12 @@ BEGIN
 	IF NOT EXISTS (SELECT FROM pg_foreign_server WHERE srvtype = 'pg_flashcache') THEN
 		RETURN;
 	END IF;
-	-- A name is looked up when it is used: whoever owned the schema could have put something else there by then.
-	SELECT quote_ident(n.nspname), CASE WHEN NOT o.rolsuper THEN
-			format('dblink is in schema %I, which belongs to %I, who is no superuser', n.nspname, o.rolname)
-		WHEN NOT x.rolsuper THEN format('dblink belongs to %I, who is no superuser', x.rolname) END
-	INTO dblink, untrusted
-	FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace
-		JOIN pg_database d ON d.datname = current_database()
-		JOIN pg_roles o ON o.oid = CASE n.nspowner WHEN 'pg_database_owner'::regrole THEN d.datdba ELSE n.nspowner END
-		JOIN pg_roles x ON x.oid = e.extowner
-	WHERE e.extname = 'dblink';
-	IF dblink IS NULL OR untrusted IS NOT NULL THEN
-		RAISE object_not_in_prerequisite_state USING MESSAGE = coalesce(untrusted, 'nodes are asked through the extension dblink, which is not in this database'),
-			HINT = 'DROP EXTENSION dblink CASCADE, which removes the nodes as well; CREATE EXTENSION dblink in a schema that belongs to a superuser; add the nodes again.';
-	END IF;
+	dblink := @extschema@.pg_flashcache_dblink();
+	SELECT quote_ident(n.nspname) INTO STRICT own_schema FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace
+	WHERE e.extname = 'pg_flashcache';
 
 	/*
-	 * A connection that somebody has made in this session under our name is closed; none of ours is left when this ends, however
-	 * it ends: it would be for the session's own user to use.
+	 * A connection that was left in this session is closed.  None is when this ends, but for a query that is canceled twice.
 	 */
 	FOR one IN
 		SELECT s.oid, s.srvname, r.rolsuper, r.rolname,
@@ -1566,6 +1591,12 @@ BEGIN
 				ELSE
 					EXECUTE format('SELECT coalesce(jsonb_agg(r.data::jsonb), ''[]'') FROM %s.dblink_get_result($1) r(data text)', dblink)
 						INTO STRICT data USING connections[i];
+					-- What does not fit the view here must not keep the others' rows from being shown.
+					IF EXISTS (SELECT FROM jsonb_array_elements(data) r WHERE jsonb_typeof(r) <> 'object') THEN
+						RAISE datatype_mismatch USING MESSAGE = 'it has sent something that is no row';
+					END IF;
+					EXECUTE format('SELECT count(jsonb_populate_record(NULL::%s.%I, r)) FROM jsonb_array_elements($1) r', own_schema, view)
+						INTO STRICT code USING data;
 					answers[i] := data;
 					stage[i] := 3;
 					states[i] := 'up';
@@ -1607,7 +1638,13 @@ BEGIN
 	FOR i IN 1 .. cardinality(nodes) LOOP
 		node := nodes[i];
 		node_state := states[i];
+		-- A server that is not what it should be may say what it was told.
 		node_reason := reasons[i];
+		FOR password IN SELECT o.option_value FROM pg_user_mappings m CROSS JOIN LATERAL pg_options_to_table(m.umoptions) o
+			WHERE format('pg_flashcache node %s', m.srvid) = connections[i] AND o.option_name LIKE '%password' AND o.option_value <> ''
+		LOOP
+			node_reason := replace(node_reason, password, '***');
+		END LOOP;
 		node_role := roles[i];
 		node_version := versions[i];
 		node_time_us := took[i];
@@ -1621,7 +1658,7 @@ BEGIN
 	END LOOP;
 EXCEPTION WHEN OTHERS OR query_canceled THEN
 	GET STACKED DIAGNOSTICS code = RETURNED_SQLSTATE, message = MESSAGE_TEXT, detail = PG_EXCEPTION_HINT;
-	IF dblink IS NOT NULL AND untrusted IS NULL THEN
+	IF dblink IS NOT NULL THEN
 		FOR i IN 1 .. coalesce(cardinality(connections), 0) LOOP
 			EXECUTE format('SELECT %s.dblink_disconnect($1) WHERE $1 = ANY (%1$s.dblink_get_connections())', dblink) USING connections[i];
 		END LOOP;

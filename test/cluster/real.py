@@ -340,7 +340,8 @@ class Cluster:
         until(self.nodes[0].up, "the leader's server")
         with self.nodes[0].connect() as connection:
             connection.execute("CREATE EXTENSION pg_flashcache")
-            connection.execute("CREATE EXTENSION dblink")
+            connection.execute("CREATE SCHEMA flash_nodes")
+            connection.execute("CREATE EXTENSION dblink SCHEMA flash_nodes")
             connection.execute("CREATE ROLE monitor LOGIN IN ROLE pg_monitor")
             for node in self.nodes:
                 connection.execute("SELECT pg_flashcache_add_node(%s, %s)", (node.name, node.monitor))

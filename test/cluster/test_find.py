@@ -33,7 +33,7 @@ def server(folder: Path) -> Iterator[Server]:
     with (server.data / "postgresql.conf").open("a") as conf:
         conf.write((ROOT / "test/lib/cache.conf").read_text())
     server.command("pg_ctl", "--silent", "--wait", f"--log={server.data}/log", "restart")
-    server.sql("CREATE ROLE monitor LOGIN IN ROLE pg_monitor", "CREATE EXTENSION dblink")
+    server.sql("CREATE ROLE monitor LOGIN IN ROLE pg_monitor", "CREATE SCHEMA flash_nodes", "CREATE EXTENSION dblink SCHEMA flash_nodes")
     yield server
     server.stop()
 

@@ -13,7 +13,7 @@ use Test::More;
 
 use constant SECRET => 'tOpS3cret';
 
-my $primary = fc_new_node('primary', size => '1MB', streaming => 1, conf => "autovacuum = off\n");
+my $primary = fc_new_node('primary', size => '1MB', streaming => 1, conf => "autovacuum = off\nshared_preload_libraries = 'pg_flashcache, pg_stat_statements'\npg_stat_statements.track = all\n");
 my $version = int($primary->safe_psql('postgres', 'SHOW server_version_num') / 10000);
 
 sub sql { return $primary->safe_psql('postgres', join '; ', @_) }
@@ -36,8 +36,11 @@ sub shown
 # ---- without nodes ----
 
 is(shown($primary, 'gv_stat_flashcache', 'node, node_state, node_role, node_version, state, slots'), 'primary|up|primary|1.1|active|128', 'without nodes, this server');
-refused("SELECT pg_flashcache_add_node('one', 'dbname=postgres')", qr/ERROR:  nodes are asked through the extension dblink.*\nHINT:  CREATE EXTENSION dblink/, 'dblink is needed');
+refused("SELECT pg_flashcache_add_node('one', 'dbname=postgres')", qr/ERROR:  nodes are asked through the extension dblink.*\nHINT:  CREATE SCHEMA flash_nodes; CREATE EXTENSION dblink/, 'dblink is needed');
 sql('CREATE EXTENSION dblink');
+refused("SELECT pg_flashcache_add_node('one', 'dbname=postgres')", qr/ERROR:  dblink is in schema public, which others than superusers may use\nHINT:  As a superuser: CREATE SCHEMA flash_nodes; ALTER EXTENSION/,
+	'where nobody else can use it');
+sql('CREATE SCHEMA flash_nodes', 'ALTER EXTENSION dblink SET SCHEMA flash_nodes');
 is(sql(q{SELECT attrelid::regclass, attname FROM pg_attribute WHERE attrelid::regclass::text ~ '^gv_|_nodes$' AND attnum > 0
 	AND coalesce(col_description(attrelid, attnum), '') = ''}), '', 'each column is explained');
 
@@ -62,6 +65,7 @@ is(sql('SELECT count(*) FROM pg_foreign_server'), 0, 'none of these has left a s
 
 # ---- nodes of every kind ----
 
+sql('CREATE EXTENSION pg_stat_statements');
 my $standby = fc_new_standby('standby', $primary, size => '512kB', conf => "cluster_name = 'two'\n");
 sql(q{CREATE ROLE watcher LOGIN IN ROLE pg_read_all_stats}, q{CREATE ROLE monitor LOGIN IN ROLE pg_monitor}, q{CREATE ROLE nobody LOGIN}, q{CREATE ROLE weak LOGIN});
 sql("CREATE DATABASE $_") foreach qw(old bare held);
@@ -138,8 +142,9 @@ like(as('monitor', q{SELECT * FROM pg_flashcache_ask_nodes('pg_authid')}), qr/no
 like(as('monitor', q{SELECT pg_flashcache_add_node('x', 'host=x')}), qr/permission denied for function/, 'a monitor adds no node');
 like(as('monitor', q{SELECT pg_flashcache_remove_node('1one')}), qr/permission denied for function/, 'nor removes one');
 unlike(as('monitor', 'SELECT * FROM pg_user_mappings'), qr/@{[SECRET]}/, 'nor sees a password');
-like(as('monitor', q{SELECT dblink_connect('x', 'pg_flashcache_1one')}), qr/permission denied for foreign server/, 'nor uses the connection');
-is(as('monitor', q{SELECT count(*) FROM gv_stat_flashcache; SELECT dblink_get_connections() IS NULL}), "7\nt", 'none is left');
+like(as('monitor', q{SELECT flash_nodes.dblink_get_connections()}), qr/permission denied for schema flash_nodes/, 'nor could use a connection that is left');
+is(sql('SELECT count(*) FROM gv_stat_flashcache', 'SELECT flash_nodes.dblink_get_connections() IS NULL'), "7\nt", 'none is left');
+is(sql(q{SELECT count(*) FROM pg_stat_statements WHERE query ~ '} . SECRET . q{'}), 0, 'nor does pg_stat_statements have a password');
 
 sql('GRANT USAGE ON FOREIGN DATA WRAPPER dblink_fdw TO weak');
 is(as('weak', q{CREATE SERVER pg_flashcache_8evil TYPE 'pg_flashcache' FOREIGN DATA WRAPPER dblink_fdw OPTIONS (host '127.0.0.1')}), '', 'who may make servers');
@@ -147,13 +152,23 @@ is(shown($primary, 'gv_stat_flashcache', 'node_state, node_reason', q{node = '8e
 sql('DROP SERVER pg_flashcache_8evil');
 
 my $number = sql(q{SELECT oid FROM pg_foreign_server WHERE srvname = 'pg_flashcache_1one'});
-is(sql("SELECT dblink_connect('pg_flashcache node $number', '@{[conninfo($primary, 'bare')]}')", q{SELECT node_state, state FROM gv_stat_flashcache WHERE node = '1one'}), "OK\nup|active",
+is(sql("SELECT flash_nodes.dblink_connect('pg_flashcache node $number', '@{[conninfo($primary, 'bare')]}')", q{SELECT node_state, state FROM gv_stat_flashcache WHERE node = '1one'}), "OK\nup|active",
 	'a connection that the user has made under that name is not used');
 
 sql('CREATE DATABASE owned OWNER weak');
-$primary->safe_psql('owned', q{CREATE SCHEMA ours; CREATE EXTENSION pg_flashcache SCHEMA ours; CREATE EXTENSION dblink; SELECT ours.pg_flashcache_add_node('one', 'host=x')});
-(undef, undef, my $error) = $primary->psql('owned', 'SELECT * FROM ours.gv_stat_flashcache');
+$primary->safe_psql('owned', q{CREATE SCHEMA ours; CREATE EXTENSION pg_flashcache SCHEMA ours; CREATE EXTENSION dblink});
+(undef, undef, my $error) = $primary->psql('owned', q{SELECT ours.pg_flashcache_add_node('one', 'host=x')});
 like($error, qr/ERROR:  dblink is in schema public, which belongs to weak, who is no superuser/, 'dblink in a schema of somebody else is not used');
+
+# ---- rows that are none of this version ----
+
+sql('CREATE DATABASE odd');
+$primary->safe_psql('odd', q{CREATE EXTENSION pg_flashcache; ALTER EXTENSION pg_flashcache DROP VIEW pg_stat_flashcache; ALTER VIEW pg_stat_flashcache RENAME TO other;
+	CREATE TABLE pg_stat_flashcache (hits text); INSERT INTO pg_stat_flashcache VALUES ('many'); GRANT SELECT ON pg_stat_flashcache TO watcher});
+add('8odd', conninfo($primary, 'odd'));
+is(shown($primary, 'gv_stat_flashcache', 'node, node_state, node_reason', q{node IN ('1one', '8odd')}), qq{1one|up|\n8odd|refused|invalid input syntax for type bigint: "many"},
+	'a node whose rows do not fit keeps nobody from seeing the others');
+sql(q{SELECT pg_flashcache_remove_node('8odd')});
 
 # ---- slow ----
 
@@ -163,7 +178,7 @@ $holder->query_safe('BEGIN; LOCK TABLE pg_stat_flashcache IN ACCESS EXCLUSIVE MO
 is(shown($primary, 'gv_stat_flashcache', 'node, node_state, state', q{node IN ('1one', '2two', '9held')}), "1one|up|active\n2two|up|active\n9held|slow|", 'a node that does not answer in time');
 is(sql(q{SELECT node_time_us >= 2000000 FROM gv_stat_flashcache WHERE node = '9held'}), 't', 'was waited for');
 {
-	my (undef, $out, $error) = $primary->psql('postgres', "SET statement_timeout = '1s'; SELECT count(*) FROM gv_stat_flashcache;\nRESET statement_timeout; SELECT coalesce(dblink_get_connections(), '{}')", on_error_stop => 0);
+	my (undef, $out, $error) = $primary->psql('postgres', "SET statement_timeout = '1s'; SELECT count(*) FROM gv_stat_flashcache;\nRESET statement_timeout; SELECT coalesce(flash_nodes.dblink_get_connections(), '{}')", on_error_stop => 0);
 	like($error, qr/canceling statement due to statement timeout/, 'whoever asks may stop waiting');
 	is($out, '{}', 'and no connection is left then');
 }

@@ -18,7 +18,7 @@ my @shards      = map { fc_new_node("shard$_", size => '16MB', conf => $conf) } 
 sub sql { return $coordinator->safe_psql('postgres', join ";\n", @_) }
 
 # Rows of one page each.
-sql('CREATE EXTENSION postgres_fdw', 'CREATE EXTENSION dblink', 'CREATE TABLE orders (shard int, id int, pad text) PARTITION BY LIST (shard)');
+sql('CREATE EXTENSION postgres_fdw', 'CREATE SCHEMA flash_nodes', 'CREATE EXTENSION dblink SCHEMA flash_nodes', 'CREATE TABLE orders (shard int, id int, pad text) PARTITION BY LIST (shard)');
 foreach my $number (1, 2)
 {
 	my $shard = $shards[ $number - 1 ];
