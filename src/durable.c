@@ -65,11 +65,28 @@ fc_durable_begin(const char *tmp)
 	return open(tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, pg_file_create_mode);
 }
 
+static bool
+sync_folder(void)
+{
+	int			folder = open(".", O_RDONLY | O_CLOEXEC);
+	bool		ok = folder >= 0 && fsync(folder) == 0;
+
+	if (folder >= 0)
+		close(folder);
+	return ok;
+}
+
+bool
+fc_durable_remove(const char *path)
+{
+	if (unlink(path) != 0)
+		return errno == ENOENT;
+	return sync_folder();
+}
+
 bool
 fc_durable_finish(int fd, bool ok, const char *tmp, const char *path, bool durable)
 {
-	int			folder;
-
 	if (fd < 0)
 		return false;
 	ok = ok && (!durable || fsync(fd) == 0);
@@ -78,9 +95,5 @@ fc_durable_finish(int fd, bool ok, const char *tmp, const char *path, bool durab
 		(void) unlink(tmp);
 	if (!durable)
 		return ok;
-	folder = open(".", O_RDONLY | O_CLOEXEC);
-	ok = ok && folder >= 0 && fsync(folder) == 0;
-	if (folder >= 0)
-		close(folder);
-	return ok;
+	return ok && sync_folder();
 }

@@ -30,4 +30,7 @@ extern int	fc_durable_begin(const char *tmp);
 /* It is complete, if `ok`: under its name, and `durable`, unless that does not matter. */
 extern bool fc_durable_finish(int fd, bool ok, const char *tmp, const char *path, bool durable);
 
+/* There is none by that name any more, also after a loss of power. */
+extern bool fc_durable_remove(const char *path);
+
 #endif							/* FC_DURABLE_H */

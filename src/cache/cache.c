@@ -142,8 +142,7 @@ fc_cache_takes_part(void)
 	/* paused: the disk's time tells when to come back */
 	if (likely(fc_setting_enabled && (state == FC_STATE_ACTIVE || state == FC_STATE_PAUSED)))
 		return true;
-	for (FcDeviceNo no = 0; no < FC_DEVICES; no++)
-		fc_store_close(no, fc_setting_io_timeout);
+	fc_store_close_all(fc_setting_io_timeout);
 	return false;
 }
 

@@ -370,7 +370,7 @@ fc_devices_release(void)
 		fc_store_set_state(no, FC_DEVICE_CLOSED, &why);
 		fc_devices_set_flags(no, entry.slots, false, false);
 		fc_devices_forget_trouble(no);
-		fc_store_release(no);
+		fc_store_release(no, fc_setting_io_timeout);
 	}
 }
 

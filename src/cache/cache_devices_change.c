@@ -58,7 +58,7 @@ remove_entry(FcDeviceNo no)
 
 	fc_devices_unplace(no, 0);
 	fc_store_set_state(no, FC_DEVICE_NONE, NULL);
-	fc_store_release(no);
+	fc_store_release(no, fc_setting_io_timeout);
 	fc_store_forget(no);
 	fc_list_set_entry(no, &none);
 	fc_devices_forget_trouble(no);
@@ -73,12 +73,16 @@ add_device(const char *path, uint32 slots, FcReason *error)
 	static const FcReason opening = {"it is being opened"};
 	FcDeviceEntry entry = {""};
 	FcDeviceNo	no;
+	bool		hangs = false;
 
-	for (no = FC_THE_DEVICE + 1; no < FC_DEVICES && fc_store_state(no) != FC_DEVICE_NONE; no++)
-		;
+	/* the process of one that was removed may still hang in the device */
+	for (no = FC_THE_DEVICE + 1; no < FC_DEVICES && (fc_store_state(no) != FC_DEVICE_NONE || !fc_store_is_idle(no)); no++)
+		hangs |= fc_store_state(no) == FC_DEVICE_NONE;
 	if (no == FC_DEVICES)
 	{
-		fc_fail(error, "Remove one first.", "there are %d devices, which is the most there can be", FC_DEVICES);
+		fc_fail(error, hangs ? "It can be used again when that device answers, or the server is restarted." : "Remove one first.",
+				hangs ? "there is no place for another device: one that was removed has not answered yet" :
+				"there are %d devices, which is the most there can be", FC_DEVICES);
 		return FC_CHANGE_FAILED;
 	}
 	strlcpy(entry.path, path, sizeof(entry.path));
@@ -289,7 +293,7 @@ fc_devices_change_step(FcReason *error)
 			entry.disabled = true;
 			fc_list_set_entry(change.no, &entry);
 			fc_store_set_state(change.no, FC_DEVICE_DISABLED, &disabled);
-			fc_store_release(change.no);
+			fc_store_release(change.no, fc_setting_io_timeout);
 			fc_devices_write_list();
 			return FC_CHANGE_DONE;
 		case FC_CHANGE_ADD:

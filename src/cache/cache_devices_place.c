@@ -144,7 +144,6 @@ fc_devices_unplace(FcDeviceNo no, uint32 from_index)
 	for (uint32 chunk = 0; chunk < nchunks(); chunk++)
 		if (fc_store_chunk(chunk, &index) == no && index >= from_index)
 		{
-			Assert(fc_directory_chunk_used(chunk) == 0);
 			fc_directory_set_chunk(chunk, 0, 0, false);
 			fc_store_set_chunk(chunk, FC_NO_DEVICE, 0);
 		}

@@ -109,6 +109,7 @@ fc_cache_purge_unless(bool same)
 {
 	Assert(fc_directory_is_mine() && fc_cache_state() != FC_STATE_ACTIVE);
 	Assert(nstaged == 0);		/* no fill spans this */
+	same &= !fc_store_doubtful(FC_THE_DEVICE);
 	if ((!same && !fc_devices_there()) || pg_atomic_read_u32(&fc_cache->distrusted) != 0)
 	{
 		fc_cache_purge();

@@ -312,6 +312,7 @@ fc_cache_plan(FcRun *run, const FcTag *tag, int n, FcDataFd data_fd, void *arg)
 	run->arm = FC_ARM_NONE;
 	run->forced = false;
 	run->if_slow = false;
+	fc_store_let_go(fc_setting_io_timeout);
 	if (!in_use || fc_bypass_leaves(tag, n == 1))
 	{
 		if (!in_use)
@@ -526,6 +527,8 @@ fc_cache_read(const FcRun *run, char *const *pages)
 	fc_failpoint_about(FC_FP_READ_DONE, about, at_point(run));
 	if (unlikely(io == FC_IO_BROKEN))
 		fc_cache_device_broken();
+	else if (unlikely(io == FC_IO_FAILED))
+		fc_handoff_wake();		/* one of several devices may have gone off */
 
 	/* R3 */
 	for (good = 0; good < read && is_good(&tag, &run->ref[good], pages[good]); good++)

@@ -63,8 +63,9 @@ take_slots(FcSlotNo *slots, bool *limited)
 	{
 		FcDeviceNo	no = fc_store_device_of(at);
 
-		if (no == FC_NO_DEVICE)
-			continue;			/* there is none */
+		/* behind the end of a device may lie its log, or what is not ours */
+		if (no == FC_NO_DEVICE || !fc_directory_has(at))
+			continue;
 		if (!ours[no])
 		{
 			so_far.failed += fc_directory_needs_erasing(at, all_slots);
@@ -211,5 +212,5 @@ fc_cache_scrub_end(void)
 		return;
 	for (FcDeviceNo no = 0; no < FC_DEVICES; no++)
 		if (no == FC_THE_DEVICE || fc_store_state(no) == FC_DEVICE_CLOSED)
-			fc_store_release(no);
+			fc_store_release(no, fc_setting_io_timeout);
 }

@@ -81,6 +81,9 @@ extern void fc_directory_set_chunk(uint32 chunk, uint32 n, uint32 open, bool rea
 /* Slots of all chunks whose entries may give a hit. */
 extern uint32 fc_directory_capacity(void);
 
+/* Is the slot there?  The last chunk of a device may be shorter than others.  Writer only. */
+extern bool fc_directory_has(FcSlotNo slot);
+
 /* Is the slot there, and may it be taken?  Writer only. */
 extern bool fc_directory_is_open(FcSlotNo slot);
 

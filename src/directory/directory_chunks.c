@@ -55,6 +55,13 @@ fc_directory_capacity(void)
 }
 
 bool
+fc_directory_has(FcSlotNo slot)
+{
+	Assert(fc_directory_is_mine() && slot < fc_dir->slots);
+	return (slot & ((UINT32_C(1) << fc_dir->chunk_shift) - 1)) < fc_dir->chunk_slots[slot >> fc_dir->chunk_shift];
+}
+
+bool
 fc_directory_is_open(FcSlotNo slot)
 {
 	Assert(slot < fc_dir->slots);

@@ -255,6 +255,13 @@ find_places(const FcSlotNo *slots, FcPlace *places, int n, int timeout_ms, FcIo 
 		*io = FC_IO_OK;
 		last = places[i].no;
 	}
+	/* to open one may have let go of another, which has been given up meanwhile */
+	for (int i = 0; i < n; i++)
+		if (unlikely(fc_follow_fd[places[i].no] < 0))
+		{
+			*io = FC_IO_FAILED;
+			return i;
+		}
 	return n;
 }
 
@@ -391,6 +398,16 @@ fc_store_ahead_finish(FcAhead *ahead, char *pages, int timeout_ms, FcIo *io)
 	int			got;
 
 	Assert(ahead->n > 0 && ahead->offset >= FC_HEADER_BYTES && ahead->result != FC_NOT_BEGUN);
+
+	/* one that has been given up is not waited for once more */
+	if (!fc_device_readable(ahead->no) || !fc_is_opening(ahead->no, ahead->opening))
+	{
+		if (!fc_store_ahead_done(ahead))
+		{
+			*io = FC_IO_FAILED;
+			return 0;
+		}
+	}
 	pgstat_report_wait_start(ahead->n > 1 ? FC_WAIT_MULTI_BLOCK_READ : FC_WAIT_SINGLE_BLOCK_READ);
 	fc_uring_wait(&ahead->result, fc_call_deadline(timeout_ms));
 	pgstat_report_wait_end();

@@ -247,8 +247,14 @@ extern bool fc_store_adopt(FcDeviceNo no, int timeout_ms, FcReason *error);
  * that is off or disabled needs it no more, and whoever does opens it again.
  * The first is for sessions, the second for the writer.
  */
-extern void fc_store_close(FcDeviceNo no, int timeout_ms);
-extern void fc_store_release(FcDeviceNo no);
+extern void fc_store_close_all(int timeout_ms);
+extern void fc_store_release(FcDeviceNo no, int timeout_ms);
+
+/* The first, of devices that have gone off or were removed: to be called by who reads pages, also those that are not on flash. */
+extern void fc_store_let_go(int timeout_ms);
+
+/* Has the process of a device that was given up ended, so that its number may be used again?  Writer only. */
+extern bool fc_store_is_idle(FcDeviceNo no);
 
 /* The path of the device that was opened last. */
 extern const char *fc_store_path(FcDeviceNo no);

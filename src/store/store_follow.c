@@ -28,15 +28,34 @@ static bool followed[FC_DEVICES];
 /* Changes of states that this process knows of. */
 static uint32 known_changes = FC_START_32;
 
+/* Has this process opened any? */
+static bool any_opened = false;
+
 /* H7 */
-void
-fc_store_close(FcDeviceNo no, int timeout_ms)
+static void
+let_go(FcDeviceNo no, int timeout_ms)
 {
 	Assert(no < FC_DEVICES);
 	Assert(!fc_in_writer() || fc_follow_fd[no] < 0);
 	if (fc_follow_fd[no] >= 0 && fc_call_close(no, fc_follow_fd[no], timeout_ms > 0 && !fc_device(no)->in_memory))
 		fc_follow_fd[no] = -1;
 	(void) fc_call_close_late(no);
+}
+
+/* Of all. */
+void
+fc_store_close_all(int timeout_ms)
+{
+	bool		left = false;
+
+	if (likely(!any_opened))
+		return;
+	for (FcDeviceNo no = 0; no < FC_DEVICES; no++)
+	{
+		let_go(no, timeout_ms);
+		left |= fc_follow_fd[no] >= 0 || fc_call_closing(no);
+	}
+	any_opened = left;
 }
 
 /* H7: a device that is not in use any more is let go of by who next reads from any. */
@@ -49,11 +68,27 @@ close_unused(uint32 changes, int timeout_ms)
 	{
 		if (fc_device_readable(no) || (fc_follow_fd[no] < 0 && !fc_call_closing(no)))
 			continue;
-		fc_store_close(no, timeout_ms);
+		let_go(no, timeout_ms);
 		all &= fc_follow_fd[no] < 0;
 	}
 	if (all)
 		known_changes = changes;
+}
+
+void
+fc_store_let_go(int timeout_ms)
+{
+	uint32		changes = fc_device_changes();
+
+	if (unlikely(changes != known_changes) && any_opened)
+		close_unused(changes, timeout_ms);
+}
+
+/* Is that still the opening that the writer leads to? */
+bool
+fc_is_opening(FcDeviceNo no, uint32 opening)
+{
+	return pg_atomic_read_u32(&fc_device(no)->generation) == opening;
 }
 
 /*
@@ -121,7 +156,7 @@ fc_follow(FcDeviceNo no, int timeout_ms)
 	pg_read_barrier();			/* pairs with that of fc_store_open() */
 	if (fc_hardly_reads())
 		return false;
-	fc_store_close(no, timeout_ms);
+	let_go(no, timeout_ms);
 	if (fc_follow_fd[no] >= 0)
 	{
 		errno = EAGAIN;			/* one before it is still being closed */
@@ -132,11 +167,12 @@ fc_follow(FcDeviceNo no, int timeout_ms)
 	fd = open_to_read(no, device, timeout_ms);
 	if (fd < 0)
 		return false;
+	any_opened = true;
 	fc_call_opened(fd);
 	fc_follow_fd[no] = fd;
 	if (!is_as_seen(fd, device))
 	{
-		fc_store_close(no, timeout_ms);
+		let_go(no, timeout_ms);
 		/* replaced behind our back, if it was not opened anew */
 		errno = ESTALE;
 		return false;

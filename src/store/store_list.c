@@ -96,7 +96,7 @@ fc_list_write(void)
 
 	Assert(fc_in_writer());
 	if (is_empty(list))
-		return unlink(FC_DEVICES_FILE) == 0 || errno == ENOENT;
+		return fc_durable_remove(FC_DEVICES_FILE);
 	memset(list->magic, 0, sizeof(list->magic));
 	memcpy(list->magic, MAGIC, sizeof(MAGIC));
 	list->format = FORMAT;

@@ -291,6 +291,15 @@ fc_process_ready(FcDeviceNo no, bool make, void (*serve) (void *memory))
 	return p->head != NULL && make_process(p, serve) ? FC_ANSWERED : FC_NOBODY;
 }
 
+bool
+fc_store_is_idle(FcDeviceNo no)
+{
+	Process    *p = &processes[no];
+
+	Assert(fc_in_writer());
+	return p->sock >= 0 || fc_child_collected(&p->pid);
+}
+
 static uint64
 limit_ns(int timeout_ms)
 {

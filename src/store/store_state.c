@@ -414,13 +414,13 @@ fc_store_answers(FcDeviceNo no, int timeout_ms, FcReason *error)
 }
 
 void
-fc_store_release(FcDeviceNo no)
+fc_store_release(FcDeviceNo no, int timeout_ms)
 {
 	ssize_t		result;
 	FcDeviceRequest *r = fc_call_new(no, FC_OP_CLOSE, &result);
 
 	Assert(no < FC_DEVICES);
-	if (result == FC_NO_PROCESS || (r != NULL && fc_call_make(r, OPEN_TIMEOUT_MS) == 0))
+	if (result == FC_NO_PROCESS || (r != NULL && fc_call_make(r, timeout_ms > 0 ? Min(timeout_ms, OPEN_TIMEOUT_MS) : OPEN_TIMEOUT_MS) == 0))
 		return;
 	fc_process_abandon(no);
 }

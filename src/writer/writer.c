@@ -240,6 +240,7 @@ warn_wrong_content(void)
 			(errmsg_plural("pg_flashcache has read %llu page with wrong content from flash",
 						   "pg_flashcache has read %llu pages with wrong content from flash",
 						   (unsigned long) n, (unsigned long long) n),
+			 fc_devices_there() ? errdetail("Queries got the right content from the disk. The slots are no longer used.") :
 			 errdetail("Queries got the right content from the disk. The slots in \"%s\" are no longer used.", fc_setting_file),
 			 errhint("Find out whether somebody else has shortened the file or written to it. If nobody has and it happens again, replace the device.")));
 }
@@ -524,7 +525,7 @@ run_state(void)
 		no_probe();
 		fc_devices_release();
 		fc_cache_purge();
-		fc_store_release(FC_THE_DEVICE);
+		fc_store_release(FC_THE_DEVICE, fc_setting_io_timeout);
 	}
 	else if (fc_setting_enabled && state == FC_STATE_DISABLED)
 	{
@@ -861,7 +862,7 @@ on_exit_writer(int code, Datum arg)
 {
 	Assert(IS_WRITER());
 	for (FcDeviceNo no = 0; no < FC_DEVICES; no++)
-		fc_store_release(no);
+		fc_store_release(no, fc_setting_io_timeout);
 	fc_handoff_set_writer(NULL);
 	shared->proc = NULL;
 	ConditionVariableBroadcast(&shared->answer);

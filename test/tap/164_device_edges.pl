@@ -1,0 +1,126 @@
+# Several devices: what lies behind the end of one is left alone; one that hangs holds nobody up, neither those who read nor
+# those who replace it; one whose content was in doubt begins empty.
+
+use strict;
+use warnings;
+
+use FlashCache;
+use FlashCacheMore;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+use constant { MB => 1 << 20, HEADER => 65536 };
+
+my $conf = "bgwriter_lru_maxpages = 0\ncheckpoint_timeout = 1h\nautovacuum = off\nmax_logical_replication_workers = 0\npg_flashcache.max_size = '16MB'\n";
+
+sub devices
+{
+	my ($node, $columns) = @_;
+	return $node->safe_psql('postgres', "SELECT $columns FROM pg_stat_flashcache_device ORDER BY 1");
+}
+
+# The processes of devices, the writer's children.
+sub device_processes
+{
+	my ($node) = @_;
+	my $writer = $node->safe_psql('postgres', 'SELECT writer_pid FROM pg_stat_flashcache');
+	return map { $_ => 1 } grep { $_ } split /\s+/, slurp_file("/proc/$writer/task/$writer/children");
+}
+
+# Adds a device; returns its process.
+sub add
+{
+	my ($node, $path, $size) = @_;
+	my %before = device_processes($node);
+	$node->safe_psql('postgres', "SELECT pg_flashcache_add_device('$path', $size)");
+	my %after = device_processes($node);
+	my ($pid) = grep { !$before{$_} } keys %after;
+	return $pid;
+}
+
+# ---- behind the end of a device ----
+
+{
+	# 320 slots, in chunks of 128; the log lies behind them
+	my $node = fc_new_node('partial', size => '2560kB', conf => $conf . "pg_flashcache.persistence = on\n");
+	my $first = fc_flash_file($node);
+	my $second = $node->basedir . '/second';
+	add($node, $second, 1064960);    # 130 slots
+	fc_table($node, 'postgres', 't', 'v1', 250);
+	fc_to_flash($node, 't');
+	$node->safe_psql('postgres', 'CHECKPOINT');
+	$node->poll_query_until('postgres', 'SELECT stamp_checkpoint = checkpoint_lsn FROM pg_stat_flashcache_persistence, pg_control_checkpoint()') or die 'no stamp';
+	my @sizes = (-s $first, -s $second);
+	$node->safe_psql('postgres', 'SELECT * FROM pg_flashcache_scrub()');
+	is(join(' ', -s $first, -s $second), "@sizes", 'a scrub leaves alone what lies behind the slots of a device');
+	is($node->safe_psql('postgres', 'SELECT slots FROM pg_stat_flashcache'), 450, 'with as many slots as there are');
+	my $used = $node->safe_psql('postgres', 'SELECT used FROM pg_stat_flashcache');
+	$node->stop('immediate');
+	$node->start;
+	fc_wait_active($node);
+	is($node->safe_psql('postgres', 'SELECT refused FROM pg_stat_flashcache_persistence'), '', 'the log is as it was');
+	cmp_ok($node->safe_psql('postgres', 'SELECT used FROM pg_stat_flashcache'), '>', $used / 2, 'and so is the cache, after a crash');
+	$node->stop;
+}
+
+# ---- one that hangs is replaced ----
+
+{
+	my $node = fc_new_node('replaced', size => '3MB', conf => $conf . "pg_flashcache.io_timeout = 300ms\n");
+	my $base = $node->basedir;
+	my $pid = add($node, "$base/second", 3 * MB);
+	kill 'STOP', $pid or die 'no process';
+	$node->safe_psql('postgres', "SELECT pg_flashcache_remove_device('$base/second')");
+	is(devices($node, 'device, state'), '1|active', 'one that hangs is removed');
+	add($node, "$base/third", 3 * MB);
+	like(devices($node, 'path, state'), qr{/third\|active$}m, 'and another one takes its place while it does');
+	is(() = devices($node, 'state') =~ /active/g, 2, 'which is active');
+	kill 'CONT', $pid;
+	$node->stop;
+}
+
+# ---- one that hangs is not waited for again and again ----
+
+{
+	my $node = fc_new_node('waits', size => '1MB', buffers => '2MB', conf => $conf . "pg_flashcache.io_timeout = 1s\npg_flashcache.max_size = '32MB'\neffective_io_concurrency = 64\n");
+	add($node, $node->basedir . '/second', 20 * MB);
+	fc_table($node, 'postgres', 't', 'v1', 1500);
+	fc_to_flash($node, 't');
+	my $writer = $node->safe_psql('postgres', 'SELECT writer_pid FROM pg_stat_flashcache');
+	my $control = fc_control($node);
+	my $session = $node->background_psql('postgres');
+	$session->query_safe('SELECT count(*) FROM t WHERE id < 0');
+	fc_evict($node, 't');
+	fc_failpoint($control, 'store_read', 'delay:16000000', 2);
+	# it closes what hangs, and is busy here
+	kill 'STOP', $writer or die 'no writer';
+	$session->query_safe('SELECT count(val) FROM t');
+	kill 'CONT', $writer;
+	is($control->query_safe('SELECT timeouts FROM pg_stat_flashcache_device WHERE device = 2'), 1, 'a session waits once for a device that hangs');
+	fc_failpoint($control, 'store_read', 'off');
+	$control->quit;
+	$session->quit;
+	$node->stop('immediate');
+}
+
+# ---- content in doubt ----
+
+{
+	my $node = fc_new_node('doubt', size => '3MB', conf => $conf);
+	my $second = $node->basedir . '/second';
+	add($node, $second, MB);
+	fc_table($node, 'postgres', 't', 'v1', 300);
+	fc_to_flash($node, 't');
+	fc_failpoint($node, 'probe_due', 'error');
+	fc_failpoint($node, 'store_read', 'misplaced', 1);
+	$node->safe_psql('postgres', 'SELECT count(val) FROM t');
+	fc_failpoint($node, 'store_read', 'off');
+	is((split /\n/, devices($node, 'device, state'))[0], '1|off', 'one whose pages are wrong goes off');
+	$node->safe_psql('postgres', "SELECT pg_flashcache_remove_device('$second')");
+	$node->safe_psql('postgres', 'SELECT pg_flashcache_enable()');
+	fc_wait_active($node);
+	is($node->safe_psql('postgres', 'SELECT used FROM pg_stat_flashcache'), 0, 'and begins empty, also when it is the only one by then');
+	$node->stop;
+}
+done_testing();
