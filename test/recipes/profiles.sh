@@ -36,7 +36,8 @@ cd "$volume"
 "$root/container/seccomp.py" "$default" >"$dir/profile.json"
 is "the engine's own profile has neither io_uring nor cachestat" "$(under "$default" python3 -c "$asks")" ""
 is "the one that is made of it has what the kernel has" "$(under "$dir/profile.json" python3 -c "$asks")" "$(python3 -c "$asks")"
-is "made of itself it stays as it is" "$("$root/container/seccomp.py" - <"$dir/profile.json" | cmp - "$dir/profile.json" && echo same)" same
+"$root/container/seccomp.py" - <"$dir/profile.json" >"$dir/again.json"
+is "made of itself it stays as it is" "$(cmp "$dir/profile.json" "$dir/again.json" && echo same)" same
 check "nothing else differs" python3 - "$default" "$dir/profile.json" <<'END'
 import json, sys
 old, new = (json.load(open(path)) for path in sys.argv[1:])
