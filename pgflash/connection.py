@@ -6,6 +6,10 @@ shown: each kind of error has a text of its own.
 
 from __future__ import annotations
 
+import contextlib
+import os
+import socket
+import threading
 from typing import Any, cast
 
 import psycopg
@@ -89,11 +93,40 @@ def name_of(parts: dict[str, str]) -> str:
     return f"{name}/{parts['dbname']}" if parts.get("dbname") else name
 
 
+class Bounded(psycopg.Connection[Any]):
+    """Each of its statements is over in `answer_s`, also where the server says nothing, by which it ends none itself."""
+
+    answer_s = 10.0
+
+    def wait(self, *arguments: Any, **named: Any) -> Any:
+        """What psycopg waits in. A second descriptor of the socket cannot be another file's when the time is up."""
+        with socket.socket(fileno=os.dup(self.fileno())) as line:
+            late = threading.Event()
+
+            def cut() -> None:
+                late.set()
+                with contextlib.suppress(OSError):
+                    line.shutdown(socket.SHUT_RDWR)
+
+            timer = threading.Timer(self.answer_s, cut)
+            timer.daemon = True
+            timer.start()
+            try:
+                return super().wait(*arguments, **named)
+            except psycopg.Error:
+                if late.is_set():
+                    raise psycopg.OperationalError("timeout expired") from None
+                raise
+            finally:
+                timer.cancel()
+
+
 def connect(parts: dict[str, str], timeout_s: float) -> Connection:
-    """A connection that reads only, and whose queries end in time."""
+    """A connection that reads only, and whose queries end in time: by the server, and one that says nothing is left soon after."""
     settings = {**_KEEP_ALIVE, "application_name": APPLICATION, **parts}
     settings.setdefault("connect_timeout", str(max(2, round(timeout_s))))
-    connection = cast(Connection, safe.connect("", **settings))
+    kind = type("Bounded", (Bounded,), {"answer_s": timeout_s + 2})
+    connection = cast(Connection, safe.connect("", kind, **settings))
     try:
         connection.row_factory = dict_row
         milliseconds = max(1, round(timeout_s * 1000))

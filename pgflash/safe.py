@@ -59,7 +59,7 @@ SELECT p.oid::bigint FROM pg_catalog.pg_proc p
 """
 
 
-def connect(conninfo: str, **settings: str) -> Connection:
+def connect(conninfo: str, kind: type[psycopg.Connection[Any]] = psycopg.Connection, **settings: str) -> Connection:
     """A connection, of autocommit, whose search_path is pg_catalog and, last, pg_temp: from the first statement on, and after RESET.
 
     Some connection poolers take no options: then the first statement, in which nothing is searched for, is what sets it. That also
@@ -67,11 +67,11 @@ def connect(conninfo: str, **settings: str) -> Connection:
     """
     given = make_conninfo(conninfo, **settings)
     try:
-        connection = psycopg.connect(_with_option(given), autocommit=True)
+        connection = kind.connect(_with_option(given), autocommit=True)
     except psycopg.OperationalError as error:
         if "unsupported startup parameter" not in str(error):
             raise
-        connection = psycopg.connect(given, autocommit=True)
+        connection = kind.connect(given, autocommit=True)
     try:
         connection.execute(_SET)
     except BaseException:

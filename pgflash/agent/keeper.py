@@ -1,11 +1,13 @@
-"""One connection to the server, kept by a thread of its own; whoever asks waits for it no longer than is wanted.
+"""Looks at the server in a thread of its own, over a new connection for each; whoever asks waits for it no longer than is wanted.
 
-What hangs, hangs in this thread alone: an answer in HTTP never waits for the server beyond its time. An answer may be shared by
-several who ask at the same time, and none is older than is wanted.
+A session that is kept goes on to answer while nobody can connect any more: so none is. What hangs, hangs in this thread alone: an
+answer in HTTP never waits for the server beyond its time. An answer may be shared by several who ask at the same time, and none is
+older than is wanted.
 """
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable
@@ -14,7 +16,6 @@ from typing import Generic, TypeVar
 from pgflash.connection import Connection, connect, reason
 
 T = TypeVar("T")
-RETRY_S = 0.5
 
 
 class Keeper(Generic[T]):
@@ -56,29 +57,19 @@ class Keeper(Generic[T]):
             return self._answer, self._problem
 
     def _run(self) -> None:
-        connection: Connection | None = None
         while True:
             with self._change:
                 while self._wanted_since is None and not self._stopped:
                     self._change.wait()
                 if self._stopped:
-                    break
+                    return
             began = time.monotonic()
             answer, problem = None, None
-            fresh = connection is None
             try:
-                if connection is None:
-                    connection = connect(self._parts, self._timeout_s)
-                answer = self._ask(connection)
+                with contextlib.closing(connect(self._parts, self._timeout_s)) as connection:
+                    answer = self._ask(connection)
             except Exception as error:  # of any kind: the thread must not end, and the text is ours
                 problem = reason(error)
-                if connection is not None:
-                    connection.close()
-                connection = None
-                if not fresh:  # one that was idle may be from before a restart: that is no answer yet
-                    continue
             with self._change:
                 self._began, self._answer, self._problem, self._wanted_since = began, answer, problem, None
                 self._change.notify_all()
-        if connection is not None:
-            connection.close()

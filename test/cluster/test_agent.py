@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import socket
 import subprocess
 import sys
@@ -14,17 +16,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pilot.servers import Server, needs_server, reachable
 
 from pgflash.agent.answers import Answers
 from pgflash.agent.command import address
 from pgflash.agent.keeper import Keeper
 from pgflash.agent.server import AgentServer
-from pgflash.cluster.look import Seen
+from pgflash.cluster.look import Seen, look
+from pgflash.connection import parsed
 from pgflash.errors import ArgumentError
 
 from .fakes import seen, warmth
 
 ROOT = Path(__file__).resolve().parents[2]
+folder = pytest.fixture(scope="module")(reachable)
 
 
 class Fixed:
@@ -169,8 +174,10 @@ def until_free(server: AgentServer) -> None:
 
 
 class FakeConnection:
+    closed = False
+
     def close(self) -> None:
-        pass
+        self.closed = True
 
 
 def keeper(monkeypatch: pytest.MonkeyPatch, ask: Any) -> Keeper[Any]:
@@ -203,27 +210,44 @@ def test_answers_are_shared_while_they_are_young(monkeypatch: pytest.MonkeyPatch
     made.stop()
 
 
-def test_a_connection_that_broke_is_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a restart of the server nobody is told that it is down."""
+def test_each_look_has_a_connection_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is kept goes on to answer while nobody can connect any more."""
     asked: list[Any] = []
-
-    def ask(connection: Any) -> str:
-        asked.append(connection)
-        if len(asked) == 2:
-            raise OSError("gone")
-        return f"answer {len(asked)}"
-
-    made = keeper(monkeypatch, ask)
-    assert made.get(0, 60) == ("answer 1", None)
-    assert made.get(0, 60) == ("answer 3", None)
-    assert asked[0] is asked[1] and asked[2] is not asked[1]
+    made = keeper(monkeypatch, lambda connection: asked.append(connection) or len(asked))
+    assert made.get(0, 60) == (1, None)
+    assert made.get(0, 60) == (2, None)
+    assert asked[0] is not asked[1] and asked[0].closed
+    monkeypatch.setattr("pgflash.agent.keeper.connect", lambda _parts, _timeout: refuse(None))
+    assert made.get(0, 60) == (None, "unexpected: OSError")
     made.stop()
 
 
-def test_a_server_that_is_down(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(_connection: Any) -> None:
-        raise OSError("tOpS3cret")
+@needs_server
+def test_a_postmaster_that_has_stopped(folder: Path) -> None:
+    """Its sessions would still answer."""
+    server = Server(folder)
+    postmaster = int((server.data / "postmaster.pid").read_text().split()[0])
+    made: Keeper[Any] = Keeper("test", parsed(server.dsn, 1), 2, look)
+    made.start()
+    try:
+        found, problem = made.get(0, 60)
+        assert problem is None and found.role == "primary"
+        os.kill(postmaster, signal.SIGSTOP)
+        try:
+            assert made.get(0, 60) == (None, "no answer in time")
+        finally:
+            os.kill(postmaster, signal.SIGCONT)
+        assert made.get(0, 60)[1] is None
+    finally:
+        made.stop()
+        server.stop()
 
+
+def refuse(_connection: Any) -> Any:
+    raise OSError("tOpS3cret")
+
+
+def test_a_server_that_is_down(monkeypatch: pytest.MonkeyPatch) -> None:
     made = keeper(monkeypatch, refuse)
     assert made.get(0, 60) == (None, "unexpected: OSError")
     made.stop()
