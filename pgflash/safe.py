@@ -59,7 +59,7 @@ SELECT p.oid::bigint FROM pg_catalog.pg_proc p
 """
 
 
-def connect(conninfo: str, kind: type[psycopg.Connection[Any]] = psycopg.Connection, **settings: str) -> Connection:
+def connect(conninfo: str, kind: type[psycopg.Connection[Any]] = psycopg.Connection, /, **settings: str) -> Connection:
     """A connection, of autocommit, whose search_path is pg_catalog and, last, pg_temp: from the first statement on, and after RESET.
 
     Some connection poolers take no options: then the first statement, in which nothing is searched for, is what sets it. That also

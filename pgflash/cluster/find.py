@@ -6,16 +6,15 @@ A node is reached as the first connection string says, but for host and port. Wh
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import psycopg
-
 from pgflash import safe
+from pgflash.cluster.ask import ask_each
 from pgflash.cluster.patroni import Patroni, PatroniMember
-from pgflash.connection import Connection, connect, members, name_of
-from pgflash.errors import ArgumentError, PgflashError
+from pgflash.connection import Connection, members, name_of
+from pgflash.errors import ArgumentError
 
 # What says where a server is, and nothing else.
 _PLACE = ("host", "hostaddr", "port", "service")
@@ -59,10 +58,11 @@ def find(servers: Sequence[dict[str, str]], patroni: Patroni | None, timeout_s: 
     nodes = [Node(name_of(parts), parts, "argument") for parts in named]
     remarks: list[str] = []
     if search:
-        for parts in named:
-            more, said = known_to(parts, timeout_s)
-            nodes += more
-            remarks += said
+        # A server that is down, or says nothing, knows nobody: it is a node itself, and will be shown as what it is.
+        for known, _ in ask_each(named, timeout_s, known_to):
+            if known is not None:
+                nodes += known[0]
+                remarks += known[1]
     return Found(once(nodes), remarks)
 
 
@@ -70,7 +70,7 @@ def _of_patroni(member: PatroniMember, template: dict[str, str]) -> Node:
     return Node(member.name, placed(template, member.host, member.port), "patroni", member)
 
 
-def placed(template: dict[str, str], host: str, port: int | str | None) -> dict[str, str]:
+def placed(template: Mapping[str, str], host: str, port: int | str | None) -> dict[str, str]:
     """The same at another place."""
     parts = {name: value for name, value in template.items() if name not in _PLACE}
     return parts | {"host": host} | ({"port": str(port)} if port else {})
@@ -90,23 +90,15 @@ def once(nodes: Iterable[Node]) -> list[Node]:
     return list(named.values())
 
 
-def known_to(parts: dict[str, str], timeout_s: float) -> tuple[list[Node], list[str]]:
-    """Of a server: the nodes in its list, the standbys that it sends its WAL to, Citus' workers. A server that is down knows nobody."""
-    try:
-        with connect(parts, timeout_s) as connection:
-            return _known(connection, parts)
-    except (psycopg.Error, PgflashError):
-        return [], []  # it is a node itself, and will be shown as what it is
-
-
-def _known(connection: Connection, parts: dict[str, str]) -> tuple[list[Node], list[str]]:
+def known_to(connection: Connection, parts: Mapping[str, str]) -> tuple[list[Node], list[str]]:
+    """Of a server: the nodes in its list, the standbys that it sends its WAL to, Citus' workers."""
     nodes: list[Node] = []
     remarks: list[str] = []
     found = safe.extension(connection)
     if found is not None and not found.danger and not found.lacking and NODES in members(connection, (NODES,)):
         for row in connection.execute(f"SELECT node, host, port, dbname FROM {found.schema}.{NODES} ORDER BY node".encode()).fetchall():
             if row["host"]:
-                template = parts | ({"dbname": row["dbname"]} if row["dbname"] else {})
+                template = {**parts, **({"dbname": row["dbname"]} if row["dbname"] else {})}
                 nodes.append(Node(row["node"], placed(template, row["host"], row["port"]), NODES))
     if not nodes:
         nodes, remarks = _standbys(connection, parts)
@@ -118,7 +110,7 @@ def _known(connection: Connection, parts: dict[str, str]) -> tuple[list[Node], l
     return nodes, remarks
 
 
-def _standbys(connection: Connection, parts: dict[str, str]) -> tuple[list[Node], list[str]]:
+def _standbys(connection: Connection, parts: Mapping[str, str]) -> tuple[list[Node], list[str]]:
     nodes, remarks = [], []
     port = parts.get("port")
     for row in connection.execute(_STANDBYS).fetchall():

@@ -1,19 +1,15 @@
-"""Looks at all nodes at the same time. A thread for each: whoever is down or slow holds up nobody else.
-
-Threads are daemons: one that hangs, in a look-up of names or on a server that has stopped, ends with the process.
-"""
+"""Looks at all nodes at the same time."""
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from pgflash.cluster.ask import ask_each
 from pgflash.cluster.find import Node
 from pgflash.cluster.look import Seen, look
-from pgflash.connection import Connection, connect, reason
+from pgflash.connection import Connection
 
 T = TypeVar("T")
 
@@ -32,24 +28,8 @@ class Look:
 
 
 def ask_all(nodes: Sequence[Node], timeout_s: float, ask: Callable[[Connection], T]) -> list[tuple[T | None, str | None]]:
-    """For each node what `ask` returns of a connection to it, or why there is nothing; within about twice the time."""
-    answers: list[tuple[T | None, str | None]] = [(None, f"no answer within {timeout_s:g} s")] * len(nodes)
-    done = [threading.Event() for _ in nodes]
-
-    def one(place: int) -> None:
-        try:
-            with connect(nodes[place].parts, timeout_s) as connection:
-                answers[place] = ask(connection), None
-        except Exception as error:  # of any kind: it is this node's, and the text is ours
-            answers[place] = None, reason(error)
-        done[place].set()
-
-    for place in range(len(nodes)):
-        threading.Thread(target=one, args=(place,), name=f"look {nodes[place].name}", daemon=True).start()
-    end = time.monotonic() + 2 * timeout_s + 1  # connecting, and the queries
-    for event in done:
-        event.wait(max(0.0, end - time.monotonic()))
-    return list(answers)
+    """For each node what `ask` returns of a connection to it, or why there is nothing."""
+    return ask_each([node.parts for node in nodes], timeout_s, lambda connection, _: ask(connection))
 
 
 def look_at(nodes: Sequence[Node], timeout_s: float) -> list[Look]:

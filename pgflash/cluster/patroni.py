@@ -7,11 +7,13 @@ right shape. A password for requests that change something comes from the enviro
 from __future__ import annotations
 
 import base64
+import contextlib
+import http.client
 import json
+import socket
 import ssl
-import urllib.error
+import threading
 import urllib.parse
-import urllib.request
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -72,13 +74,6 @@ class Access:
         return made
 
 
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Who is asked answers: a password goes nowhere else."""
-
-    def redirect_request(self, *_arguments: Any, **_named: Any) -> None:
-        return None
-
-
 def checked_url(text: str) -> str:
     """http://host:port or https://; a wrong one is not quoted, since it may hold a password."""
     try:
@@ -98,28 +93,59 @@ class Patroni:
     def __init__(self, urls: Sequence[str], access: Access | None = None) -> None:
         self.urls = [checked_url(url) for url in urls]
         self.access = access or Access()
-        self._handlers: list[Any] = [_NoRedirect, urllib.request.ProxyHandler({})]
-        if any(url.startswith("https:") for url in self.urls):
-            self._handlers.append(urllib.request.HTTPSHandler(context=self.access.context()))
+        self._context = self.access.context() if any(url.startswith("https:") for url in self.urls) else None
 
     def request(self, method: str, url: str, body: Any = None, timeout_s: float | None = None) -> tuple[int, str]:
-        """Status and text; ServerError where nobody answers."""
-        asked = urllib.request.Request(url, method=method, data=None if body is None else json.dumps(body).encode())
-        if body is not None:
-            asked.add_header("Content-Type", "application/json")
+        """Status and text, all of it within the time; ServerError where nobody answers so. No proxy, and no redirection is followed:
+        who is asked answers, and a password goes nowhere else."""
+        longest_s = timeout_s or self.access.timeout_s
+        where = url.partition("//")[2].partition("/")[0]
+        found: list[tuple[int, str] | Exception] = []
+        lines: list[socket.socket] = []
+
+        def ask() -> None:
+            try:
+                with contextlib.closing(self._connection(url, longest_s)) as connection:
+                    connection.connect()
+                    lines.append(connection.sock)
+                    found.append(self._answer(connection, method, url, body))
+            except Exception as error:  # of any kind: it is Patroni's, and the text is ours
+                found.append(error)
+
+        # In a thread, since somebody who sends a byte a second is never late for a single read, and a name may be looked up for long.
+        thread = threading.Thread(target=ask, name=f"patroni {where}", daemon=True)
+        thread.start()
+        thread.join(longest_s)
+        if not found:
+            for line in lines:
+                with contextlib.suppress(OSError):
+                    line.shutdown(socket.SHUT_RDWR)
+            raise ServerError(f"{where}: Patroni does not answer (not within {longest_s:g} s)")
+        answer = found[0]
+        if isinstance(answer, Exception):
+            why = str(answer) if isinstance(answer, OSError | ServerError) else f"no HTTP: {type(answer).__name__}"
+            raise ServerError(f"{where}: Patroni does not answer ({visible(why)})")
+        return answer
+
+    def _connection(self, url: str, timeout_s: float) -> http.client.HTTPConnection:
+        parts = urllib.parse.urlsplit(url)
+        if parts.scheme == "https":
+            context = self._context or self.access.context()
+            return http.client.HTTPSConnection(parts.hostname or "", parts.port, timeout=timeout_s, context=context)
+        return http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=timeout_s)
+
+    def _answer(self, connection: http.client.HTTPConnection, method: str, url: str, body: Any) -> tuple[int, str]:
+        headers = {"Content-Type": "application/json"} if body is not None else {}
         if method != "GET" and self.access.user:
             word = base64.b64encode(f"{self.access.user}:{self.access.password}".encode()).decode()
-            asked.add_header("Authorization", f"Basic {word}")
-        opener = urllib.request.build_opener(*self._handlers)
-        try:
-            with opener.open(asked, timeout=timeout_s or self.access.timeout_s) as answer:
-                return int(answer.status), answer.read(LONGEST_ANSWER).decode("utf-8", "replace")
-        except urllib.error.HTTPError as error:
-            with error:
-                return int(error.code), error.read(LONGEST_ANSWER).decode("utf-8", "replace")
-        except (OSError, ValueError) as error:
-            why = getattr(error, "reason", error)
-            raise ServerError(f"{url.partition('//')[2].partition('/')[0]}: Patroni does not answer ({visible(str(why))})") from None
+            headers["Authorization"] = f"Basic {word}"
+        parts = urllib.parse.urlsplit(url)
+        connection.request(method, parts.path or "/", None if body is None else json.dumps(body), headers)
+        with connection.getresponse() as answer:
+            text = answer.read(LONGEST_ANSWER + 1)
+        if len(text) > LONGEST_ANSWER:
+            raise ServerError(f"its answer is longer than {LONGEST_ANSWER // 1024 // 1024} MB")
+        return answer.status, text.decode("utf-8", "replace")
 
     def _get(self, path: str) -> Any:
         """From the first member that answers."""
@@ -132,7 +158,7 @@ class Patroni:
                 faults.append(f"{base}{path}: status {status}")
             except ServerError as error:
                 faults.append(error.message)
-            except ValueError:
+            except (ValueError, RecursionError):
                 faults.append(f"{base}{path}: no JSON")
         raise ServerError("; ".join(faults), "--patroni may be given for several members")
 
@@ -186,5 +212,6 @@ def _member(entry: dict[str, Any]) -> PatroniMember:
         name=str(entry["name"]), role=str(entry.get("role", "")), state=str(entry.get("state", "")), host=str(entry.get("host", "")),
         port=_number(entry.get("port")) or 5432, api_url=str(entry.get("api_url", "")), timeline=_number(entry.get("timeline")),
         lag_bytes=_number(entry.get("lag")), pending_restart=entry.get("pending_restart") is True,
-        tags=tags if isinstance(tags, dict) else {},
+        # Such as Patroni has: nothing in them is nested.
+        tags={name: value for name, value in tags.items() if not isinstance(value, dict | list)} if isinstance(tags, dict) else {},
     )  # fmt: skip

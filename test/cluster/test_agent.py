@@ -213,7 +213,12 @@ def test_answers_are_shared_while_they_are_young(monkeypatch: pytest.MonkeyPatch
 def test_each_look_has_a_connection_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that is kept goes on to answer while nobody can connect any more."""
     asked: list[Any] = []
-    made = keeper(monkeypatch, lambda connection: asked.append(connection) or len(asked))
+
+    def ask(connection: Any) -> int:
+        asked.append(connection)
+        return len(asked)
+
+    made = keeper(monkeypatch, ask)
     assert made.get(0, 60) == (1, None)
     assert made.get(0, 60) == (2, None)
     assert asked[0] is not asked[1] and asked[0].closed
@@ -231,7 +236,7 @@ def test_a_postmaster_that_has_stopped(folder: Path) -> None:
     made.start()
     try:
         found, problem = made.get(0, 60)
-        assert problem is None and found.role == "primary"
+        assert problem is None and found is not None and found.role == "primary"
         os.kill(postmaster, signal.SIGSTOP)
         try:
             assert made.get(0, 60) == (None, "no answer in time")

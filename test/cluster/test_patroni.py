@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import base64
+import contextlib
+import socket
+import threading
 
 import pytest
 
 from pgflash.cluster.find import find
-from pgflash.cluster.patroni import Access, Patroni, checked_url
+from pgflash.cluster.patroni import LONGEST_ANSWER, Access, Patroni, checked_url
 from pgflash.errors import ArgumentError, ServerError
 
 from .fakes import fake_patroni
@@ -106,3 +109,55 @@ def test_members_are_reached_as_the_connection_string_says() -> None:
         ]
         with pytest.raises(ArgumentError, match="one connection string"):
             find([{}, {}], Patroni([fake.url]), 1)
+
+
+def test_a_byte_at_a_time_is_too_slow() -> None:
+    """No single read of the answer is late."""
+    end = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def drip() -> None:
+            client, _ = listening.accept()
+            with client, contextlib.suppress(OSError):
+                client.sendall(b"HTTP/1.0 200 OK\r\n\r\n")
+                while not end.wait(0.05):
+                    client.sendall(b" ")
+
+        thread = threading.Thread(target=drip, daemon=True)
+        thread.start()
+        with pytest.raises(ServerError, match=r"Patroni does not answer \(not within 0.5 s\)"):
+            Patroni([f"http://127.0.0.1:{listening.getsockname()[1]}"], Access(timeout_s=0.5)).members()
+        thread.join(60)  # it is disconnected as well
+        assert not thread.is_alive()
+        end.set()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("[" * 100_000, "no JSON"), ('{"members": "' + "x" * LONGEST_ANSWER + '"}', "longer than 4 MB"), ('{"members": [1]}', "no members")],
+)
+def test_an_answer_that_is_too_much(text: str, words: str) -> None:
+    with fake_patroni() as fake:
+        fake.text = text
+        with pytest.raises(ServerError, match=words):
+            Patroni([fake.url]).members()
+
+
+def test_what_is_no_http() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def answer() -> None:
+            client, _ = listening.accept()
+            with client:
+                client.recv(65536)
+                client.sendall(b"SSH-2.0\r\n")
+
+        threading.Thread(target=answer, daemon=True).start()
+        with pytest.raises(ServerError, match="no HTTP"):
+            Patroni([f"http://127.0.0.1:{listening.getsockname()[1]}"], Access(timeout_s=30)).members()
+
+
+def test_tags_are_flat() -> None:
+    with fake_patroni() as fake:
+        fake.members = [fake.member("a", tags={"flash": "64GB", "deep": [[[]]], "nofailover": True})]
+        assert Patroni([fake.url]).members()[0].tags == {"flash": "64GB", "nofailover": True}
