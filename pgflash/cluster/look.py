@@ -14,17 +14,22 @@ from pgflash.errors import ServerError
 STAT = "pg_stat_flashcache"
 WARMTH = "pg_flashcache_warmth"
 
-# Of a standby: how far it is behind what it has received, and whether it receives. A primary's lag is none.
+# Of a standby: how far it is behind what it has received, and whether it receives. After a restart it has received up to the start of
+# a segment, and replayed more. A primary's lag is none. The last checkpoint may be of an older timeline than what is replayed.
 _SERVER = """
 SELECT clock_timestamp() AS at, pg_is_in_recovery() AS standby, current_setting('server_version_num')::int / 10000 AS major,
        current_setting('cluster_name') AS cluster, current_database() AS database, pg_postmaster_start_time() AS started,
        current_setting('port')::int AS port,
        CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END::text AS lsn,
        CASE WHEN pg_is_in_recovery() THEN
-           CASE WHEN pg_last_wal_receive_lsn() = pg_last_wal_replay_lsn() THEN 0
+           CASE WHEN pg_last_wal_receive_lsn() <= pg_last_wal_replay_lsn() THEN 0
                 ELSE extract(epoch FROM clock_timestamp() - pg_last_xact_replay_timestamp()) END END::float8 AS replay_delay_s,
        CASE WHEN pg_is_in_recovery() THEN COALESCE((SELECT status FROM pg_stat_wal_receiver), 'none') END AS receiver,
-       (SELECT timeline_id FROM pg_control_checkpoint()) AS timeline,
+       CASE WHEN pg_is_in_recovery() THEN COALESCE(
+                (SELECT received_tli FROM pg_stat_wal_receiver), (SELECT NULLIF(min_recovery_end_timeline, 0) FROM pg_control_recovery()),
+                (SELECT timeline_id FROM pg_control_checkpoint()))
+            ELSE ('x' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::int END AS timeline,
+       host(inet_server_addr()) AS address,
        (SELECT count(*) FROM pg_settings WHERE pending_restart)::int AS pending_restart,
        current_setting('synchronous_standby_names') AS synchronous_standby_names
 """
@@ -64,6 +69,7 @@ class Seen:
     timeline: int | None
     pending_restart: int
     synchronous_standby_names: str
+    address: str | None = None  # at which it was reached
     version: str | None = None
     stat: dict[str, Any] | None = None
     warmth: dict[str, Any] | None = None

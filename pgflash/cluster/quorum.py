@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pgflash.cluster.gather import Look
+from pgflash.cluster.look import Replica, Seen
 
 _METHOD = re.compile(r"\s*(?:(?:ANY|FIRST)\s+)?(\d+)\s*\(", re.IGNORECASE)
 _SYNCHRONOUS = ("sync", "quorum", "potential")
@@ -42,14 +43,20 @@ def refusal(node: Look, looks: Sequence[Look], config: Mapping[str, Any], standb
 
 
 def _too_few(node: Look, primary: Look, standbys_all: int, config: Mapping[str, Any], standbys: int | None) -> str:
+    """Of all that the node may be among those that the primary sends WAL to, what is worst counts."""
     assert primary.seen is not None
-    left = [row for row in primary.seen.replicas if row.state == "streaming" and not _is(node, row.name, row.address)]
-    if len(left) == sum(row.state == "streaming" for row in primary.seen.replicas):
-        left = left[1:]  # it is one of them, under a name that is not known here
+    streaming = [row for row in primary.seen.replicas if row.state == "streaming"]
+    lost = _candidates(node, streaming)
+    found = [_lacking([row for row in streaming if row is not one], primary.seen, standbys_all, config, standbys) for one in lost]
+    unknown = "" if any(_named(node, row) or _there(node, row) for row in lost) else f", if {node.node.name} is one of them"
+    return next((why + unknown for why in found if why), "")
+
+
+def _lacking(left: Sequence[Replica], primary: Seen, standbys_all: int, config: Mapping[str, Any], standbys: int | None) -> str:
     least = standbys if standbys is not None else min(1, standbys_all - 1)
     if len(left) < least:
         return f"{len(left)} standbys would be left, and {least} must be"
-    needed = synchronous_needed(primary.seen.synchronous_standby_names)
+    needed = synchronous_needed(primary.synchronous_standby_names)
     able = sum(row.sync_state in _SYNCHRONOUS for row in left)
     # Patroni itself names another standby, or none, unless its mode is strict.
     managed = bool(config.get("synchronous_mode")) and not config.get("synchronous_mode_strict")
@@ -60,5 +67,19 @@ def _too_few(node: Look, primary: Look, standbys_all: int, config: Mapping[str, 
     return ""
 
 
-def _is(node: Look, name: str, address: str | None) -> bool:
-    return name == node.node.name or (address is not None and address == node.node.parts.get("host"))
+def _candidates(node: Look, streaming: Sequence[Replica]) -> list[Replica | None]:
+    """Which of them it may be: by name and address, else by one of them, else any. None is there: it is known to nobody."""
+    both = [row for row in streaming if _named(node, row) and _there(node, row)]
+    either = [row for row in streaming if _named(node, row) or _there(node, row)]
+    return list(both or either or streaming) or [None]
+
+
+def _named(node: Look, row: Replica | None) -> bool:
+    """A server without a name in its primary_conninfo has its cluster_name."""
+    return row is not None and row.name in (node.node.name, node.seen.cluster if node.seen and node.seen.cluster else node.node.name)
+
+
+def _there(node: Look, row: Replica | None) -> bool:
+    """The address of its connection string, or what the server says it was reached at."""
+    addresses = (node.node.parts.get("host"), node.node.parts.get("hostaddr"), node.seen.address if node.seen else None)
+    return row is not None and row.address is not None and row.address in addresses

@@ -66,3 +66,42 @@ def test_something_is_wrong_already() -> None:
     assert of(cluster()[1:], "b") == "there are 0 primaries: none"
     assert of(cluster(receiver="none"), "c") == "b does not receive WAL"
     assert of(cluster(), "b", {"pause": True}) == "Patroni is paused"
+
+
+# --- nodes that the primary has under another name and address ---
+
+
+def unknown(names: str, *states: str) -> list[Look]:
+    rows = [replica(f"r{number}", state, address=f"10.0.0.{number}") for number, state in enumerate(states)]
+    return [look("a", seen(synchronous_standby_names=names, replicas=rows)), look("b", seen(standby=True)), look("c", seen(standby=True))]
+
+
+@pytest.mark.parametrize(
+    ("names", "states", "refused"),
+    [
+        ("r0", ("sync", "async"), True), ("r1", ("async", "sync"), True), ("ANY 1 (r0, r1)", ("quorum", "quorum"), False),
+        ("", ("async", "async"), False), ("2 (*)", ("sync", "sync"), True),
+    ],
+)  # fmt: skip
+def test_it_may_be_any_of_them(names: str, states: tuple[str, ...], refused: bool) -> None:
+    why = of(unknown(names, *states), "b")
+    assert why.startswith("commits would wait") == refused and ("if b is one of them" in why) == refused, why
+
+
+def test_the_server_says_where_it_is_and_what_it_is_called() -> None:
+    looks = unknown("r0", "sync", "async")
+    looks[1] = look("b", seen(standby=True, address="10.0.0.1"))
+    assert of(looks, "b") == ""
+    looks[1] = look("b", seen(standby=True, cluster="r1"))
+    assert of(looks, "b") == ""
+    looks[1] = look("b", seen(standby=True, address="10.0.0.0"))
+    assert "commits would wait" in of(looks, "b") and "if b" not in of(looks, "b")
+    looks[1] = look("b", seen(standby=True, address="10.0.0.1", cluster="r0"))  # these say different things
+    assert "commits would wait" in of(looks, "b")
+
+
+def test_one_of_two_on_the_same_machine_is_told_by_its_name() -> None:
+    looks = unknown("r0", "sync", "async")
+    looks[0].seen.replicas[:] = [replica("b", "async", address="10.0.0.1"), replica("r0", "sync", address="10.0.0.1")]  # type: ignore[union-attr, index]
+    looks[1] = look("b", seen(standby=True, address="10.0.0.1"))
+    assert of(looks, "b") == ""
