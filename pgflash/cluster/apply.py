@@ -10,7 +10,7 @@ import shlex
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import psycopg
@@ -19,8 +19,10 @@ from psycopg import sql
 from pgflash import safe
 from pgflash.cluster.find import Node
 from pgflash.cluster.gather import Look, look_at
+from pgflash.cluster.lock import OneAtATime
 from pgflash.cluster.patroni import Patroni
 from pgflash.cluster.quorum import refusal
+from pgflash.cluster.values import same
 from pgflash.cluster.wanted import Wanted
 from pgflash.connection import Connection, connect, reason
 from pgflash.errors import BrokeOff, PgflashError, Refused, ServerError
@@ -30,10 +32,17 @@ from pgflash.units import show_seconds
 POLL_S = 0.5
 SETTLE_S = 60.0
 Tell = Callable[[dict[str, Any]], None]
+# What is written, and what is in effect. A value that cannot be applied waits for a restart, whether or not the files have been read
+# since: for settings of the context postmaster. ALTER SYSTEM makes the file anew: `unread` is that it was made after it was read last;
+# None: this role is not told.
 _WRITTEN = """
-SELECT s.name, s.context, s.setting, s.source, s.pending_restart,
+SELECT s.name, s.context, s.setting, s.unit, s.source, s.pending_restart OR (s.context = 'postmaster' AND EXISTS (
+          SELECT FROM pg_file_settings f WHERE f.name = s.name AND f.error = 'setting could not be applied')) AS pending_restart,
        (SELECT f.setting FROM pg_file_settings f WHERE f.name = s.name AND f.sourcefile LIKE '%%/postgresql.auto.conf'
          ORDER BY f.seqno DESC LIMIT 1) AS written,
+       s.sourcefile LIKE '%%/postgresql.auto.conf' AS from_written,
+       CASE WHEN has_function_privilege('pg_stat_file(text)', 'EXECUTE')
+            THEN (pg_stat_file('postgresql.auto.conf')).modification > pg_conf_load_time() END AS unread,
        (SELECT count(*) FROM pg_file_settings f WHERE f.name = s.name AND f.error IS NOT NULL
           AND f.error <> 'setting could not be applied')::int AS faults
   FROM pg_settings s WHERE s.name = ANY (%s)
@@ -52,14 +61,16 @@ class Step:
     settings: Mapping[str, str | None]  # that are written otherwise
     was: Mapping[str, str | None]
     restart: str  # why; empty: no restart
+    reload: bool = False  # something is written as wanted, and not in effect
 
     @property
     def done(self) -> bool:
-        return not self.settings and not self.restart
+        return not self.settings and not self.restart and not self.reload
 
     def as_json(self) -> dict[str, Any]:
         return {
             "node": self.node.name, "leader": self.leader, "restart": self.restart or None,
+            "reload": self.reload,
             "settings": {name: {"from": self.was.get(name), "to": value} for name, value in self.settings.items()},
         }  # fmt: skip
 
@@ -72,6 +83,8 @@ class Rolling:
         self.timeout_s = timeout_s
         self.tell = tell
         self._touched = False
+        self._changed: list[str] = []  # nodes, begun
+        self._lock = OneAtATime(timeout_s)
 
     # --- looking ---
 
@@ -98,12 +111,16 @@ class Rolling:
         if len(leaders) != 1:
             names = ", ".join(item.node.name for item in leaders) or "none"
             raise ServerError(f"one primary is needed, there is: {names}", "name the nodes of one cluster: shards are changed one by one")
+        self.nodes = [item.node for item in looks]  # what was found twice is one node from here on
+        self._databases(leaders[0].node)
         sync = {row.name for row in leaders[0].seen.replicas if row.sync_state in ("sync", "quorum")} if leaders[0].seen else set()
         order = sorted(looks, key=lambda item: (item is leaders[0], item.node.name in sync, item.node.name))
         steps = [self._step(item, item is leaders[0]) for item in order]
         if self.wanted.leader == "skip":
             steps = [step for step in steps if not step.leader]
         if self.patroni is None:
+            if self.wanted.leader == "switchover" and any(step.leader and step.restart for step in steps):
+                raise ServerError("a switch-over needs Patroni", '--patroni, or leader = "last" in the file')
             lacking = [step.node.name for step in steps if step.restart and step.node.name not in self.wanted.commands]
             if lacking:
                 raise ServerError(
@@ -126,14 +143,21 @@ class Rolling:
         if fixed:
             raise ServerError(f"{item.node.name}: {fixed[0]} is on the server's command line, which ALTER SYSTEM does not overrule")
         other = {name: value for name, value in wanted.items() if rows[name]["written"] != value}
+        taken_out = [
+            name for name, value in wanted.items() if value is None and rows[name]["written"] is None and rows[name]["from_written"]
+        ]
+        unread = taken_out + [
+            name for name, value in wanted.items()
+            if value is not None and name not in other and not same(rows[name], value) and rows[name]["unread"] is not False
+        ]  # fmt: skip
         restart = ""
-        if any(rows[name]["context"] == "postmaster" and not _same(rows[name]["setting"], value) for name, value in other.items()):
+        if any(rows[name]["context"] == "postmaster" and not same(rows[name], value) for name, value in other.items()):
             restart = NEW
-        elif any(row["pending_restart"] for row in rows.values()):
+        elif any(row["pending_restart"] or (name in taken_out and row["context"] == "postmaster") for name, row in rows.items()):
             restart = "for settings that wait for it"
         if self.wanted.restart_before and item.seen.started < self.wanted.restart_before:
-            restart = restart or f"running since {item.seen.started:%Y-%m-%d %H:%M:%S}"
-        return Step(item.node, leader, other, {name: rows[name]["written"] for name in other}, restart)
+            restart = f"running since {item.seen.started:%Y-%m-%d %H:%M:%S}" if restart in ("", NEW) else restart
+        return Step(item.node, leader, other, {name: rows[name]["written"] for name in other}, restart, bool(unread))
 
     def _rows(self, node: Node, names: Iterable[str]) -> dict[str, dict[str, Any]]:
         with self._connected(node) as connection:
@@ -154,45 +178,71 @@ class Rolling:
 
     def run(self) -> int:
         """How many nodes were changed."""
-        changed = 0
+        try:
+            self._hold(self.looks())
+            return self._run()
+        except ServerError as error:
+            if not self._changed:
+                raise
+            raise BrokeOff(error.message, f"{error.hint}; {HINT}" if error.hint else HINT) from None
+        finally:
+            self._lock.release()
+
+    def _run(self) -> int:
         for step in self.plan():
             if step.done:
                 self.tell({"event": "as wanted", "node": step.node.name})
                 continue
             if step.leader and step.restart and self.wanted.leader == "switchover":
                 self._switch_over(step.node)
-                step = Step(step.node, False, step.settings, step.was, step.restart)
+                step = replace(step, leader=False)
             self._change(step)
-            changed += 1
-        changed += self._update_extension()
-        return changed
+        return len(self._changed) + self._update_extension()
+
+    def _hold(self, looks: Sequence[Look]) -> None:
+        """Nobody else applies something to this cluster: on its primary as it is now."""
+        primaries = [item.node for item in looks if item.seen and not item.seen.standby]
+        if len(primaries) == 1:
+            self._lock.hold(primaries[0])
 
     def _change(self, step: Step) -> None:
         node = step.node
-        me, _ = self._ready(node, bool(step.restart), f"{node.name} is not touched")
+        me = self._in_role(step, "is not touched")
         assert me.seen is not None
-        if me.seen.standby == step.leader:
-            raise BrokeOff(f"{node.name} is not touched: it has become {'a standby' if me.seen.standby else 'the primary'} meanwhile", HINT)
         began = me.seen.started
+        self._changed.append(node.name)
         self.tell({"event": "changing", **step.as_json()})
         pending = self._write(node, step)
+        if pending and not step.restart:
+            raise BrokeOff(f"{node.name}: a setting waits for a restart that was not planned", HINT)
         restart = bool(step.restart) and (step.restart != NEW or pending)  # the same size, written otherwise, needs none
         if restart:
+            me = self._in_role(step, "is not restarted")
             self.tell({"event": "restarting", "node": node.name})
             self._restart(me)
         self._wait(node, began if restart else None, restart or ENABLED in step.settings)
         self.tell({"event": "done", "node": node.name})
 
-    def _ready(self, node: Node, restart: bool, what: str) -> tuple[Look, list[Look]]:
+    def _in_role(self, step: Step, what: str) -> Look:
+        """The node, when it may be touched, as what it was in the plan."""
+        name = step.node.name
+        me = self._ready(step.node, bool(step.restart), f"{name} {what}")
+        assert me.seen is not None
+        if me.seen.standby == step.leader:
+            raise BrokeOff(f"{name} {what}: it has become {'a standby' if me.seen.standby else 'the primary'} meanwhile", HINT)
+        return me
+
+    def _ready(self, node: Node, restart: bool, what: str) -> Look:
         """The cluster as it is, when the node may be touched. What was changed before may take a moment to settle."""
         end = time.monotonic() + (SETTLE_S if self._touched else 0)
         while True:
             looks = self.looks()
-            me = next(item for item in looks if item.node.name == node.name)
+            me = _of(looks, node)
             why = refusal(me, looks, self.config(), self.wanted.standbys, restart)
             if not why:
+                self._hold(looks)
                 self._touched = True
-                return me, looks
+                return me
             if time.monotonic() >= end:
                 raise BrokeOff(f"{what}: {why}", HINT)
             time.sleep(POLL_S)
@@ -211,7 +261,7 @@ class Rolling:
                     lambda: (now := connection.execute("SELECT pg_conf_load_time() AS at").fetchone()) is not None and now != loaded,
                     f"{node.name} to read its configuration", 60,
                 )  # fmt: skip
-                rows = connection.execute(_WRITTEN, (list(step.settings),)).fetchall()
+                rows = connection.execute(_WRITTEN, (list(self.wanted.of(node.name)),)).fetchall()
             except psycopg.Error as error:
                 for name, value in before.items():
                     self._alter(connection, name, value)
@@ -256,7 +306,7 @@ class Rolling:
 
         def back() -> bool:
             looks = self.looks()
-            me = next(item for item in looks if item.node.name == node.name)
+            me = _of(looks, node)
             why[0] = self._lacking(me, restarted_after, warm)
             if why[0] and time.monotonic() - told[0] > 10:
                 told[0] = time.monotonic()
@@ -271,9 +321,9 @@ class Rolling:
             except ServerError as error:  # Patroni itself may be busy for a moment
                 why[0] = error.message
             if time.monotonic() > end:
-                raise BrokeOff(
-                    f"{node.name} is not back after {show_seconds(self.wanted.wait_s)}: {why[0]}", f"no other node was touched; {HINT}"
-                )
+                others = [name for name in self._changed if name != node.name]
+                hint = f"changed before: {', '.join(others)}" if others else "no other node was touched"
+                raise BrokeOff(f"{node.name} is not back after {show_seconds(self.wanted.wait_s)}: {why[0]}", f"{hint}; {HINT}")
             time.sleep(POLL_S)
 
     def _lacking(self, me: Look, restarted_after: Any, warm: bool) -> str:
@@ -300,9 +350,9 @@ class Rolling:
         return ""
 
     def _switch_over(self, leader: Node) -> None:
-        if self.patroni is None:
-            raise ServerError("a switch-over needs Patroni", '--patroni, or leader = "last" in the file')
-        me, looks = self._ready(leader, False, "no switch-over")
+        assert self.patroni is not None
+        me = self._ready(leader, False, "no switch-over")
+        looks = self.looks()
         assert me.seen is not None
         sync = {row.name for row in me.seen.replicas if row.sync_state in ("sync", "quorum")}
         synchronous = bool(self.config().get("synchronous_mode"))
@@ -332,19 +382,32 @@ class Rolling:
                 raise BrokeOff(f"still waiting after {show_seconds(longest_s)} for {what}", HINT)
             time.sleep(POLL_S)
 
+    def _databases(self, leader: Node) -> None:
+        """Those whose extension is to be updated: they are there, and have it."""
+        for database in self.wanted.update_extension:
+            with self._connected(leader, {"dbname": database}) as connection:
+                self._extension(connection, leader, database)
+
+    def _extension(self, connection: Connection, node: Node, database: str) -> safe.Extension:
+        try:
+            found = safe.extension(connection)
+        except psycopg.Error as error:
+            raise ServerError(f"{node.name}, {visible(database)}: {reason(error)}") from None
+        safe.require(found, Refused)
+        if found is None:
+            raise Refused(f"database {database} has no extension pg_flashcache", "CREATE EXTENSION pg_flashcache, or take it off the list")
+        return found
+
     def _update_extension(self) -> int:
         changed = 0
         for database in self.wanted.update_extension:
-            leader = next((item for item in self.looks() if item.seen and not item.seen.standby), None)
+            looks = self.looks()
+            leader = next((item for item in looks if item.seen and not item.seen.standby), None)
             if leader is None:
                 raise BrokeOff("there is no primary to update the extension on", HINT)
+            self._hold(looks)
             with self._connected(leader.node, {"dbname": database}) as connection:
-                found = safe.extension(connection)
-                safe.require(found, Refused)
-                if found is None:
-                    raise Refused(
-                        f"database {database} has no extension pg_flashcache", "CREATE EXTENSION pg_flashcache, or take it off the list"
-                    )
+                found = self._extension(connection, leader.node, database)
                 try:
                     connection.execute("SET default_transaction_read_only = off")
                     connection.execute("ALTER EXTENSION pg_flashcache UPDATE")
@@ -357,6 +420,8 @@ class Rolling:
         return changed
 
 
-def _same(setting: str, value: str | None) -> bool:
-    """Only what is the same for certain: units and spellings differ, and then the restart shows whether it was needed."""
-    return value is not None and setting == value
+def _of(looks: Sequence[Look], node: Node) -> Look:
+    found = next((item for item in looks if item.node.name == node.name), None)
+    if found is None:
+        raise ServerError(f"{node.name} is not there any more: its address answers as another node")
+    return found

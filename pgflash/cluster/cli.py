@@ -264,6 +264,8 @@ def words(event: dict[str, Any]) -> str:
     if kind in ("planned", "changing"):
         parts = [f"{name} = {change['to'] if change['to'] is not None else 'default'}"
                  + (f" (was {change['from']})" if change["from"] is not None else "") for name, change in event["settings"].items()]  # fmt: skip
+        if event["reload"]:
+            parts.append("reload, since not all that is written is in effect")
         if event["restart"]:
             parts.append(f"restart {event['restart']}")
         return f"{node}{' (leader)' if event['leader'] else ''}: {', '.join(parts)}"

@@ -15,8 +15,11 @@ from pilot.servers import Server, needs_server, reachable
 
 from pgflash.cluster.apply import Rolling
 from pgflash.cluster.find import Node
+from pgflash.cluster.lock import OneAtATime
+from pgflash.cluster.values import same
 from pgflash.cluster.wanted import Wanted
-from pgflash.errors import BrokeOff, ServerError
+from pgflash.connection import parsed
+from pgflash.errors import BrokeOff, Locked, ServerError
 
 from .fakes import look, replica, seen, warmth
 
@@ -55,7 +58,7 @@ def test_a_change_without_a_restart(server: Server) -> None:
     text = '[settings]\npg_flashcache.write_limit = "20MB"\n'
     status, _, plan = apply(server, text)
     assert (status, plan[0]["steps"]) == (0, [
-        {"node": name(server), "leader": True, "restart": None, "settings": {"pg_flashcache.write_limit": {"from": None, "to": "20MB"}}}
+        {"node": name(server), "leader": True, "restart": None, "reload": False, "settings": {"pg_flashcache.write_limit": {"from": None, "to": "20MB"}}}
     ])  # fmt: skip
     assert server.sql("SHOW pg_flashcache.write_limit") == "0"
     status, said, events = apply(server, text, "--yes", "--one-at-a-time")
@@ -136,6 +139,85 @@ def test_the_extension_is_updated(server: Server) -> None:
     assert status == 3 and "has no extension" in said
 
 
+@needs_server
+def test_a_database_that_is_not_there_is_found_before_anything_is_changed(server: Server) -> None:
+    text = '[settings]\npg_flashcache.write_limit = "40MB"\n[rolling]\nupdate_extension = ["nowhere"]\n'
+    status, said, events = apply(server, text, "--yes")
+    assert status == 7 and "no such role or database" in said and "changing" not in [event.get("event") for event in events]
+    assert apply(server, text)[0] == 7
+    assert server.sql("SELECT count(*) FROM pg_file_settings WHERE name = 'pg_flashcache.write_limit'") == "0"
+
+
+@needs_server
+def test_what_is_written_and_not_in_effect(server: Server) -> None:
+    """Somebody wrote it and did not reload, or was killed in between."""
+    text = "[settings]\npg_flashcache.keep_limit = 33\n"
+    server.sql("ALTER SYSTEM SET pg_flashcache.keep_limit = 33")
+    assert apply(server, text)[2][0]["steps"] == [
+        {"node": name(server), "leader": True, "restart": None, "reload": True, "settings": {}}
+    ]  # fmt: skip
+    status, said, events = apply(server, text, "--yes")
+    assert (status, [event["event"] for event in events]) == (0, ["changing", "done", "end"]), said
+    assert server.sql("SHOW pg_flashcache.keep_limit") == "33"
+    assert [event["event"] for event in apply(server, text, "--yes")[2]] == ["as wanted", "end"]
+    text = '[settings]\npg_flashcache.keep_limit = "default"\n'
+    server.sql("ALTER SYSTEM RESET pg_flashcache.keep_limit")
+    assert [event["event"] for event in apply(server, text, "--yes")[2]] == ["changing", "done", "end"]
+    assert server.sql("SHOW pg_flashcache.keep_limit") != "33"
+    assert [event["event"] for event in apply(server, text, "--yes")[2]] == ["as wanted", "end"]
+
+
+@needs_server
+def test_a_size_that_is_written_and_was_not_read(server: Server) -> None:
+    """With another setting: then it waits for a restart, which is made."""
+    server.sql("ALTER SYSTEM SET pg_flashcache.size = '3MB'")
+    text = '[settings]\npg_flashcache.size = "3MB"\npg_flashcache.keep_limit = 34\n[rolling]\nwait = "2min"\n'
+    status, said, events = apply(server, text + f'[restart]\n"{name(server)}" = "{server.restart_command}"\n', "--yes")
+    assert status == 0, said
+    assert [event["event"] for event in events if event["event"] != "waiting"] == ["changing", "restarting", "done", "end"]
+    assert server.sql("SELECT slots FROM pg_stat_flashcache") == "384"
+    assert apply(server, text)[2][0]["steps"][0]["restart"] is None
+
+
+@needs_server
+@pytest.mark.parametrize("database", ["postgres", "template1"])
+def test_one_apply_at_a_time(server: Server, database: str) -> None:
+    text = "[settings]\npg_flashcache.keep_limit = 35\n"
+    other = OneAtATime(60)
+    other.hold(Node("x", parsed(f"{server.dsn.replace('dbname=postgres', '')} dbname={database} application_name=somebody", 1), "argument"))
+    try:
+        other.hold(Node("x", {}, "argument"))  # it still has it
+        status, said, _ = apply(server, text, "--yes")
+        assert status == 3 and "another pgflash cluster apply is at work: pid " in said and "application_name 'somebody', since 2" in said
+        assert server.sql("SHOW pg_flashcache.keep_limit") != "35"
+        assert apply(server, text)[0] == 0  # looking is allowed
+    finally:
+        other.release()
+    assert apply(server, text, "--yes")[0] == 0
+    server.sql("ALTER SYSTEM RESET pg_flashcache.keep_limit")
+    assert apply(server, text.replace("35", '"default"'), "--yes")[0] == 0
+
+
+@needs_server
+def test_it_is_held_while_a_node_is_restarted(server: Server) -> None:
+    seen = server.folder / "seen"
+    query = "SELECT count(*), min(application_name) FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE locktype = 'advisory'"
+    script = server.folder / "query"
+    script.write_text(f"{server.bin}/psql -XAt -d '{server.dsn}' -c \"{query}\" >{seen}; exit 1\n")
+    text = f'[rolling]\nrestart_before = 2099-01-01T00:00:00Z\n[restart]\n"{name(server)}" = "sh {script}"\n'
+    assert apply(server, text, "--yes")[0] == 4
+    assert seen.read_text() == "1|pgflash cluster apply\n"
+
+
+def test_values() -> None:
+    size: dict[str, Any] = {"setting": "256", "unit": "8kB"}
+    assert [value for value in ("256", "2MB", "2048kB", "0.001953125GB", "2097152B", "2mb", "3MB", "2 ", "x", None) if same(size, value)] == [
+        "256", "2MB", "2048kB", "0.001953125GB", "2097152B",
+    ]  # fmt: skip
+    assert same({"setting": "60000", "unit": "ms"}, "1min") and not same({"setting": "60000", "unit": "ms"}, "60001")
+    assert same({"setting": "on", "unit": None}, "on") and not same({"setting": "1", "unit": None}, "1s")
+
+
 # --- with made-up servers ---
 
 
@@ -175,6 +257,9 @@ class Rehearsal(Rolling):
         pass
 
     def _wait(self, node: Node, restarted_after: Any, warm: bool) -> None:
+        pass
+
+    def _hold(self, looks: Any) -> None:
         pass
 
 
@@ -225,6 +310,65 @@ def test_it_stops_at_the_first_node_that_does_not_come_back() -> None:
     with pytest.raises(BrokeOff):
         rehearsal.run()
     assert [event["node"] for event in rehearsal.told if event["event"] in ("changing", "done")] == ["b", "b", "c"]
+
+
+def test_the_cluster_is_looked_at_again_before_the_restart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another one may have gone since the settings were written."""
+
+    class Gone(Rehearsal):
+        def _write(self, node: Node, step: Any) -> bool:
+            self._looks[2] = look("c", None, "nothing listens there")
+            return True
+
+    monkeypatch.setattr("pgflash.cluster.apply.SETTLE_S", 0)
+    rehearsal = Gone(three(), Wanted({}, commands=COMMANDS))
+    with pytest.raises(BrokeOff, match="b is not restarted: c is down"):
+        rehearsal.run()
+    assert "restarting" not in [event["event"] for event in rehearsal.told]
+
+
+def test_the_lock_is_asked_for_before_each_step() -> None:
+    class Late(Rehearsal):
+        holds = 0
+
+        def _hold(self, looks: Any) -> None:
+            self.holds += 1
+            if "done" in [event["event"] for event in self.told]:
+                raise Locked("another one is at work")
+
+    rehearsal = Late(three(), Wanted({}, commands=COMMANDS))
+    with pytest.raises(Locked):
+        rehearsal.run()
+    assert [event["node"] for event in rehearsal.told if event["event"] == "done"] == ["b"]
+    assert rehearsal.holds == 4  # at first, twice for b, and for c
+
+
+def test_patroni_goes_away_while_a_node_is_restarted() -> None:
+    class Away(Rehearsal):
+        def _restart(self, item: Any) -> None:
+            raise ServerError("Patroni does not answer")
+
+    with pytest.raises(BrokeOff, match="Patroni does not answer") as raised:
+        Away(three(), Wanted({}, commands=COMMANDS)).run()
+    assert raised.value.exit_code == 4
+
+
+def test_which_nodes_were_touched_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Lost(Rehearsal):
+        lost = ""
+
+        def _lacking(self, me: Any, restarted_after: Any, warm: bool) -> str:
+            return "it is lost" if me.node.name == self.lost else ""
+
+        _wait = Rolling._wait
+
+    monkeypatch.setattr("pgflash.cluster.apply.POLL_S", 0.001)
+    for lost, hint in (("b", "no other node was touched"), ("c", "changed before: b")):
+        rehearsal = Lost(three(), Wanted({}, wait_s=0, commands=COMMANDS))
+        rehearsal.lost = lost
+        with pytest.raises(BrokeOff, match="it is lost") as raised:
+            rehearsal.run()
+        assert raised.value.hint.startswith(hint)
 
 
 def test_a_failover_meanwhile() -> None:

@@ -132,7 +132,7 @@ def test_rolling(cluster: Cluster, load: Load) -> None:
     assert {node.value("SELECT slots FROM pg_stat_flashcache") for node in cluster.nodes} == {3072}
     assert all(node.value("SELECT pg_postmaster_start_time()") > before[node.name] for node in cluster.nodes)
     assert json.loads(cluster.tool(*arguments).stdout)["steps"] == [
-        {"node": node, "leader": node == leader.name, "restart": None, "settings": {}}
+        {"node": node, "leader": node == leader.name, "restart": None, "reload": False, "settings": {}}
         for node in [*sorted({"n1", "n2", "n3"} - {leader.name}, key=lambda name: (name == sync_name(cluster), name)), leader.name]
     ]
     until(lambda: checked(cluster)["write"] == {leader.name}, "HAProxy sends writers there")

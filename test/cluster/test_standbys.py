@@ -34,7 +34,9 @@ class Standby(Server):
         ]  # fmt: skip
         subprocess.run(as_server_user(backup), check=True, cwd="/")
         with (self.data / "postgresql.conf").open("a") as conf:
-            conf.write(f"unix_socket_directories = '{folder}/socket'\npg_flashcache.file = '{folder}/flash/cache'\nhot_standby_feedback = on\n")
+            conf.write(
+                f"unix_socket_directories = '{folder}/socket'\npg_flashcache.file = '{folder}/flash/cache'\nhot_standby_feedback = on\n"
+            )
         self.command("pg_ctl", "--silent", "--wait", f"--log={self.data}/log", "start")
 
 
