@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pgflash import safe
@@ -37,6 +37,10 @@ class Node:
     parts: dict[str, str]
     found_by: str
     patroni: PatroniMember | None = None
+
+    def also(self, other: Node) -> Node:
+        """Both are the same server. One of the command line has its name of the list, as files of `apply` say it."""
+        return replace(self, name=other.name) if self.found_by == "argument" and other.found_by == NODES else self
 
 
 @dataclass(frozen=True)
@@ -82,7 +86,7 @@ def once(nodes: Iterable[Node]) -> list[Node]:
     for node in nodes:
         key = (node.parts.get("host") or node.parts.get("hostaddr") or node.parts.get("service") or "", node.parts.get("port") or "5432",
                node.parts.get("dbname") or "")  # fmt: skip
-        found.setdefault(key, node)
+        found[key] = found[key].also(node) if key in found else node
     named: dict[str, Node] = {}
     for node in found.values():
         name = node.name if node.name not in named else f"{node.name} ({name_of(node.parts)})"

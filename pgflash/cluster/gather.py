@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from pgflash.cluster.ask import ask_each
@@ -36,10 +36,14 @@ def look_at(nodes: Sequence[Node], timeout_s: float) -> list[Look]:
     """Nodes that turn out to be the same server, under two addresses, are shown once."""
     looks = [Look(node, seen, problem) for node, (seen, problem) in zip(nodes, ask_all(nodes, timeout_s, look), strict=True)]
     found: list[Look] = []
-    servers: set[Any] = set()
+    places: dict[Any, int] = {}
     for item in looks:
         key = (item.seen.started, item.seen.port, item.seen.database) if item.seen else None
-        if key is None or key not in servers:
-            found.append(item)
-            servers.add(key)
+        if key is not None and key in places:
+            was = found[places[key]]
+            found[places[key]] = replace(was, node=was.node.also(item.node))
+            continue
+        if key is not None:
+            places[key] = len(found)
+        found.append(item)
     return found

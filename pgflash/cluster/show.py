@@ -98,13 +98,15 @@ def status(looks: Sequence[Look], share: float, remarks: Sequence[str] = ()) -> 
     for item in looks:
         seen = item.seen
         if seen is None:
-            table.add_row(cell(item.node.name), role(item), "", "", Text("down", style="red"))
+            table.add_row(cell(item.node.name), cell(role(item)), "", "", Text("down", style="red"))
             continue
         stat = seen.stat or {}
-        state = Text(seen.state or NONE, style="green" if seen.state == "active" else "red" if seen.state in BAD_STATES else "yellow")
+        state = Text(
+            visible(seen.state or NONE), style="green" if seen.state == "active" else "red" if seen.state in BAD_STATES else "yellow"
+        )
         size = show_bytes(stat["slots"] * 8192) if stat.get("slots") else NONE
         table.add_row(
-            cell(item.node.name), role(item), lag(item, behind.get(item.node.name)), str(seen.timeline or NONE), state,
+            cell(item.node.name), cell(role(item)), lag(item, behind.get(item.node.name)), str(seen.timeline or NONE), state,
             percent(seen.hit_ratio), percent(seen.fill), size, warmth(seen, share), cell(f"{seen.version or NONE} on {seen.major}"),
         )  # fmt: skip
     words = Text()
@@ -136,14 +138,14 @@ def warm_table(looks: Sequence[Look], share: float) -> RenderableType:
         if seen is None or row is None:
             why = item.problem or next((text for text in (seen.missing if seen else [])), "")
             table.add_row(
-                cell(item.node.name), role(item), Text("down" if seen is None else NONE, style="red"), "", "", "", "no", "", cell(why)
+                cell(item.node.name), cell(role(item)), Text("down" if seen is None else NONE, style="red"), "", "", "", "no", "", cell(why)
             )
             continue
         age = NONE if row["age"] is None else show_seconds(row["age"]) + (", too old" if row["too_old"] else "")
         missing = ", ".join(f"{row[name]} {words}" for name, words in MISSING.items() if row[name])
         warm = ("yes" if seen.is_warm(share) else "no") if seen.standby else ""
         table.add_row(
-            cell(item.node.name), role(item), cell(row["state"]), age, percent(row["share"]), percent(row["hot_share"]), warm,
+            cell(item.node.name), cell(role(item)), cell(row["state"]), age, percent(row["share"]), percent(row["hot_share"]), warm,
             missing, cell(row["reason"] or ""),
         )  # fmt: skip
     return table

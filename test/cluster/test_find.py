@@ -16,9 +16,10 @@ from pilot.servers import Server, needs_server, reachable
 from rich.console import Console
 
 from pgflash.cluster import show
-from pgflash.cluster.find import Node, find, once
+from pgflash.cluster.find import NODES, Node, find, once
 from pgflash.cluster.gather import Look, look_at
 from pgflash.cluster.look import Replica
+from pgflash.cluster.patroni import PatroniMember
 from pgflash.connection import parsed
 
 from .fakes import look, seen, warmth
@@ -168,6 +169,38 @@ def test_text_of_servers_is_no_markup() -> None:
     ]
     shown = text(looks)
     assert "\x1b" not in shown and "[red]a\\x1b[2J" in shown and "[bold]" in shown
+
+
+def test_text_of_patroni_is_no_markup() -> None:
+    member = PatroniMember("[/n]", "sync[/x]\x1b[2J", "[/s]\x1b]0;x\x07", "h", 1, "", None, None, False, {"[/t]": "\x1b[/v]"})
+    looks = [
+        look("[/n]", seen(), member=PatroniMember("a", "leader", "running", "h", 1, "", None, None, False)),
+        look("[/n]", seen(standby=True, warmth=warmth(0.1, "[/w]\x1b", reason="[/r]")), member=member), look("b", None, "[/p]\x1b", member),
+        look("c", seen(standby=True, stat={"state": "[/z]\x1b", "reason": None, "hits": 0, "misses": 0, "used": 0, "slots": 9}, major=15)),
+    ]  # fmt: skip
+    out = StringIO()
+    Console(file=out, width=300, color_system=None).print(show.status(looks, 0.9, ["[/q]\x1b"]), show.warm_table(looks, 0.9))
+    shown = out.getvalue()
+    assert "\x1b" not in shown and "\x07" not in shown
+    for words in ("[/n]", "sync[/x]\\x1b[2J", "[/s]", "[/w]\\x1b", "[/r]", "[/p]\\x1b", "(sync[/x]", "[/z]\\x1b", "[/q]\\x1b"):
+        assert words in shown, words
+    assert [item["patroni"] for item in show.as_json(looks, 0.9)][1] == {
+        "role": member.role, "state": member.state, "pending_restart": False, "tags": {"[/t]": "\x1b[/v]"}
+    }  # fmt: skip
+
+
+def test_the_server_on_the_command_line_has_its_name_of_the_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    listed = [Node("n1", {"host": "10.0.0.1"}, NODES), Node("n2", {"host": "h"}, NODES)]
+    assert [(node.name, node.found_by) for node in once([Node("h", {"host": "h"}, "argument"), *listed])] == [
+        ("n2", "argument"), ("n1", NODES)
+    ]  # fmt: skip
+    # under another address: by what answers there
+    answers = [(seen(port=1), None), (seen(port=2), None), (seen(port=1), None)]
+    monkeypatch.setattr("pgflash.cluster.gather.ask_all", lambda *_: answers)
+    found = look_at([Node("x", {"host": "x"}, "argument"), Node("n1", {"host": "y"}, NODES), Node("n2", {"host": "z"}, NODES)], 1)
+    assert [(item.node.name, item.node.parts, item.node.found_by) for item in found] == [
+        ("n2", {"host": "x"}, "argument"), ("n1", {"host": "y"}, NODES)
+    ]  # fmt: skip
 
 
 def test_lags() -> None:
