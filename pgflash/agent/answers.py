@@ -5,6 +5,7 @@ from __future__ import annotations
 import urllib.parse
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from pgflash.agent.keeper import Keeper
 from pgflash.cluster.look import Seen
@@ -37,12 +38,12 @@ class Answers:
     longest_s: float
 
     def to(self, target: str) -> Answer:
-        parts = urllib.parse.urlsplit(target)
-        path = parts.path.rstrip("/") or "/"
         try:
+            parts = urllib.parse.urlsplit(target)
+            path = parts.path.rstrip("/") or "/"
             given = urllib.parse.parse_qs(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query), max_num_fields=4)
         except ValueError:
-            return _json(WRONG, error="the query cannot be read")
+            return _json(WRONG, error="the request cannot be read")
         if path == "/liveness":
             return _json(OK, state="the agent runs")
         if path == "/metrics":
@@ -70,7 +71,7 @@ class Answers:
         if seen is None:
             return _json(NOT_NOW, error=problem)
         if path == "/status":
-            return _json(OK, **seen.as_json())
+            return _json(OK, **_without_reasons(seen.as_json()))
         return _json(OK if check(seen, share) else NOT_NOW, **summary(seen))
 
     def _metrics(self) -> Answer:
@@ -83,9 +84,17 @@ def is_warm(seen: Seen, share: float) -> bool:
     return seen.is_warm(share) if seen.standby else seen.state == "active"
 
 
+def _without_reasons(values: dict[str, Any]) -> dict[str, Any]:
+    """They name files and servers, and whoever asks has no login: the word of the state is what is left of them."""
+    return {
+        name: {**value, "reason": value["state"] if value["reason"] else None} if isinstance(value, dict) and "reason" in value else value
+        for name, value in values.items()
+    }
+
+
 def summary(seen: Seen) -> dict[str, object]:
     return {
-        "role": seen.role, "cluster": seen.cluster, "cache": seen.state, "reason": seen.reason, "hit_ratio": seen.hit_ratio,
+        "role": seen.role, "cluster": seen.cluster, "cache": seen.state, "reason": seen.state if seen.reason else None, "hit_ratio": seen.hit_ratio,
         "fill": seen.fill, "warmth": seen.share, "follows": seen.warmth["state"] if seen.warmth else None,
         "replay_delay_s": seen.replay_delay_s, "timeline": seen.timeline, "version": seen.version,
     }  # fmt: skip

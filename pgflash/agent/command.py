@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import threading
 from typing import Annotated
@@ -18,6 +19,7 @@ from pgflash.errors import ArgumentError, MachineError
 from pgflash.monitoring.textfile import metrics_of
 from pgflash.shown import json_text, visible
 
+SECRETS = ("password", "sslpassword", "oauth_client_secret")
 UNIT = """# Answers load balancers and Prometheus, as the user postgres, who needs no password here. Made by: pgflash agent --systemd
 # Better a role of its own: CREATE ROLE flash_agent LOGIN IN ROLE pg_monitor; its password belongs into ~postgres/.pgpass.
 # Where pip has installed pgflash, it is elsewhere: change ExecStart.
@@ -56,6 +58,14 @@ def address(text: str) -> tuple[str, int]:
     return host, int(port)
 
 
+def quoted(word: str) -> str:
+    """As ExecStart in a unit of systemd takes it: of quotes, of variables, of its own specifiers."""
+    if any(not char.isprintable() for char in word):
+        raise ArgumentError("the connection string has characters that a unit cannot have", "no ends of lines or control characters")
+    text = word.replace("\\", "\\\\").replace('"', '\\"').replace("$", "$$").replace("%", "%%")
+    return text if re.fullmatch(r"[A-Za-z0-9_.:/\[\]-]+", word) else f'"{text}"'
+
+
 def agent_command(
     conninfo: Annotated[str, typer.Argument(help="Connection string of the local server; default: libpq's environment.")] = "",
     listen: Annotated[str, typer.Option(metavar="ADDRESS:PORT", help="Where to listen; port 0: any that is free.")] = "127.0.0.1:8009",
@@ -69,11 +79,12 @@ def agent_command(
     where = address(listen)
     parts = parsed(conninfo, 1)
     if systemd:
-        if "password" in parts:
-            raise ArgumentError("the connection string has a password", "a unit can be read by everybody: put it into ~/.pgpass")
-        words = [f'"{conninfo}"'] if conninfo else []
-        words += [f"--listen {listen}", f"--share {share:g}", f"--timeout {timeout:g}", f"--oldest {oldest:g}"]
-        unit = UNIT.format(arguments=" ".join(words).replace("%", "%%"))
+        secret = next((name for name in SECRETS if name in parts), None)
+        if secret:
+            raise ArgumentError(f"the connection string has a {secret}", "a unit can be read by everybody: ~/.pgpass is for passwords")
+        words = [conninfo] if conninfo else []
+        words += ["--listen", listen, "--share", f"{share:g}", "--timeout", f"{timeout:g}", "--oldest", f"{oldest:g}"]
+        unit = UNIT.format(arguments=" ".join(map(quoted, words)))
         print(json_text({"unit": unit}) if json_ else unit, end="")
         return
     looks = Keeper("look", parts, timeout, look)

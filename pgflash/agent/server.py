@@ -1,7 +1,8 @@
 """The HTTP side: a bounded number of requests at a time, each bounded in time, one to a connection.
 
 HTTP/1.0 as load balancers use it for checks: GET, HEAD and OPTIONS ask the same, anything else is refused. Who sends slowly, or
-nothing, is disconnected; who comes when all places are taken is told 503 at once.
+nothing, is disconnected; who comes when all places are taken, or all that his address may have, is told 503 at once. Only /liveness is
+answered then as well.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from pgflash import __version__
-from pgflash.agent.answers import Answers
+from pgflash.agent.answers import Answer, Answers
+from pgflash.agent.overflow import LONGEST_LINE, Overflow
 
 PLACES = 32
+OF_A_CLIENT = 16  # of these, by its address
 SLOWEST_S = 10.0  # of a request, from its connection to its answer, beyond what the server under it takes
-LONGEST_LINE = 2048
-BUSY = b"HTTP/1.0 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
 
 class AgentServer(ThreadingHTTPServer):
@@ -27,14 +28,17 @@ class AgentServer(ThreadingHTTPServer):
     request_queue_size = 128
     allow_reuse_address = True
 
-    def __init__(self, address: tuple[str, int], answers: Answers, places: int = PLACES, slowest_s: float = SLOWEST_S) -> None:
+    def __init__(
+        self, address: tuple[str, int], answers: Answers, places: int = PLACES, slowest_s: float = SLOWEST_S, of_a_client: int = OF_A_CLIENT
+    ) -> None:
         self.answers = answers
-        self._free = threading.BoundedSemaphore(places)
+        self._places, self._of_a_client = places, of_a_client
         self._slowest_s = slowest_s + answers.longest_s
-        self._open: dict[socket.socket, float] = {}
+        self._open: dict[socket.socket, tuple[float, str]] = {}  # since when, and whose
         self._lock = threading.Lock()
         self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
         super().__init__(address, _Handler)
+        self._overflow = Overflow(_whole(answers.to("/liveness")))
 
     def server_bind(self) -> None:
         # Without HTTPServer's look-up of a name for the address: it may take as long as it likes.
@@ -44,14 +48,14 @@ class AgentServer(ThreadingHTTPServer):
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        if not self._free.acquire(blocking=False):
-            with contextlib.suppress(OSError):
-                request.settimeout(0)
-                request.send(BUSY)
-            self.shutdown_request(request)
-            return
+        client = str(client_address[0])
         with self._lock:
-            self._open[request] = time.monotonic()
+            full = len(self._open) >= self._places or sum(whose == client for _, whose in self._open.values()) >= self._of_a_client
+            if not full:
+                self._open[request] = time.monotonic(), client
+        if full:
+            self._overflow.take(request)
+            return
         try:
             super().process_request(request, client_address)
         except BaseException:
@@ -66,21 +70,28 @@ class AgentServer(ThreadingHTTPServer):
 
     def _done(self, request: Any) -> None:
         with self._lock:
-            if self._open.pop(request, None) is None:
-                return
-        self._free.release()
+            self._open.pop(request, None)
 
     def service_actions(self) -> None:
         """Called twice a second by serve_forever()."""
         late = time.monotonic() - self._slowest_s
         with self._lock:
-            for request, began in self._open.items():
+            for request, (began, _) in self._open.items():
                 if began < late:
                     with contextlib.suppress(OSError):
                         request.shutdown(socket.SHUT_RDWR)
 
+    def server_close(self) -> None:
+        super().server_close()
+        self._overflow.take(None)
+
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that went away is nothing to be told."""
+
+
+def _whole(answer: Answer) -> bytes:
+    head = f"HTTP/1.0 {answer.status} OK\r\nContent-Type: {answer.kind}\r\nContent-Length: {len(answer.text.encode())}\r\nConnection: close"
+    return f"{head}\r\n\r\n{answer.text}".encode()
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
+import stat
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,6 +17,7 @@ from pgflash.errors import ArgumentError, ScenarioError
 
 PREFIX = "pg_flashcache."
 DEFAULT = "default"  # as a value: takes the setting out of postgresql.auto.conf
+LONGEST_FILE = 1024 * 1024  # bytes
 LEADERS = ("last", "switchover", "skip")
 _NAME = re.compile(r"pg_flashcache\.[a-z_]+")
 _TIME = re.compile(r"(\d+(?:\.\d+)?)\s*(s|min|h)")
@@ -39,9 +42,11 @@ class Wanted:
 
 def load(path: Path) -> Wanted:
     try:
-        found = tomllib.loads(path.read_text("utf-8"))
+        found = tomllib.loads(_text(path))
     except OSError as error:
         raise ArgumentError(f"{path} cannot be read: {error.strerror}") from None
+    except RecursionError:
+        raise ScenarioError(str(path), ["is no TOML that can be read: it is nested too deeply"]) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ScenarioError(str(path), [f"is no TOML: {error}"]) from None
     faults: list[str] = []
@@ -49,6 +54,17 @@ def load(path: Path) -> Wanted:
     if faults:
         raise ScenarioError(str(path), faults)
     return wanted
+
+
+def _text(path: Path) -> str:
+    """Opened without waiting for somebody at the other end of a pipe."""
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise ArgumentError(f"{path} is no file", "it is a device, a pipe or a folder")
+        text = file.read(LONGEST_FILE + 1)
+    if len(text) > LONGEST_FILE:
+        raise ArgumentError(f"{path} is longer than {LONGEST_FILE // 1024} kB", "is it the right file?")
+    return text.decode("utf-8")
 
 
 def _wanted(found: dict[str, Any], faults: list[str]) -> Wanted:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -19,8 +20,9 @@ import pytest
 from pilot.servers import Server, needs_server, reachable
 
 from pgflash.agent.answers import Answers
-from pgflash.agent.command import address
+from pgflash.agent.command import address, quoted
 from pgflash.agent.keeper import Keeper
+from pgflash.agent.overflow import Overflow
 from pgflash.agent.server import AgentServer
 from pgflash.cluster.look import Seen, look
 from pgflash.connection import parsed
@@ -75,7 +77,14 @@ def test_checks(path: str, up_for: str) -> None:
 
 
 def test_why() -> None:
-    assert json.loads(answers(OFF).to("/active").text)["reason"] == "it broke"
+    off = seen(
+        stat={**(PRIMARY.stat or {}), "state": "off", "reason": "/flash/cache: broken"}, warmth=warmth(0.5, "failed", reason="/flash")
+    )
+    for path in ("/", "/health", "/primary", "/active", "/status"):  # nobody who asks has a login
+        assert "/flash" not in answers(off).to(path).text
+    assert json.loads(answers(off).to("/active").text)["reason"] == "off"
+    assert json.loads(answers(off).to("/status").text)["warmth"]["reason"] == "failed"
+    assert json.loads(answers(PRIMARY).to("/status").text)["stat"]["reason"] is None
     assert json.loads(answers(None, "nothing listens there").to("/health").text) == {"error": "nothing listens there"}
     assert json.loads(answers(WARM).to("/status").text)["warmth"]["share"] == 0.95
 
@@ -100,8 +109,8 @@ def test_the_server_is_down() -> None:
 
 
 @contextmanager
-def serving(made: Answers, places: int = 4, slowest_s: float = 10.0) -> Iterator[AgentServer]:
-    server = AgentServer(("127.0.0.1", 0), made, places, slowest_s)
+def serving(made: Answers, places: int = 4, slowest_s: float = 10.0, of_a_client: int = 32) -> Iterator[AgentServer]:
+    server = AgentServer(("127.0.0.1", 0), made, places, slowest_s, of_a_client)
     threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
     try:
         yield server
@@ -126,7 +135,12 @@ def test_methods_of_load_balancers(method: str) -> None:
 
 @pytest.mark.parametrize(
     ("request_", "status"),
-    [(b"POST /warm HTTP/1.0\r\n\r\n", b"501"), (b"GET /" + b"x" * 4000 + b" HTTP/1.0\r\n\r\n", b"414"), (b"nonsense\r\n\r\n", b"400")],
+    [
+        (b"POST /warm HTTP/1.0\r\n\r\n", b"501"),
+        (b"GET /" + b"x" * 4000 + b" HTTP/1.0\r\n\r\n", b"414"),
+        (b"nonsense\r\n\r\n", b"400"),
+        (b"GET http://[ HTTP/1.0\r\n\r\n", b"400"),
+    ],
 )
 def test_wrong_requests(request_: bytes, status: bytes) -> None:
     with serving(answers(WARM)) as server:
@@ -142,15 +156,49 @@ def test_all_places_are_taken() -> None:
             client.sendall(b"GET / HTTP/1.0\r\n\r\n")
         answer = b""
         for _ in range(600):  # until both are at work
-            answer = raw(server, b"GET /liveness HTTP/1.0\r\n\r\n")
+            answer = raw(server, b"GET /nix HTTP/1.0\r\n\r\n")
             if answer.startswith(b"HTTP/1.0 503"):
                 break
             time.sleep(0.05)
         assert answer.startswith(b"HTTP/1.0 503")
+        answer = raw(server, b"GET /liveness HTTP/1.0\r\nHost: x\r\n\r\n")
+        assert answer.startswith(b"HTTP/1.0 200") and answer.endswith(b'{"state": "the agent runs"}\n')
         wait.set()
         for client in waiting:
             assert client.recv(100).startswith(b"HTTP/1.0 200")
             client.close()
+
+
+def test_an_address_does_not_take_all_places() -> None:
+    with serving(answers(WARM), places=4, of_a_client=2) as server, contextlib.ExitStack() as slow:
+
+        def connected(source: str) -> socket.socket:
+            return slow.enter_context(socket.create_connection(("127.0.0.1", server.server_port), 60, (source, 0)))
+
+        mine = [connected("127.0.0.2") for _ in range(3)]
+        assert mine[2].recv(100).startswith(b"HTTP/1.0 503")  # the third has no place, and says nothing
+        other = connected("127.0.0.3")
+        other.sendall(b"GET /warm HTTP/1.0\r\n\r\n")
+        assert other.recv(100).startswith(b"HTTP/1.0 200")
+
+
+def test_many_that_send_nothing() -> None:
+    """Beyond the places as well: the first of them goes, so that the next one is heard."""
+    overflow = Overflow(b"it runs", most=2, longest_s=3600)
+    try:
+        pairs = [socket.socketpair() for _ in range(3)]
+        for here, there in pairs:
+            here.settimeout(60)
+            overflow.take(there)
+        assert pairs[0][0].recv(100).startswith(b"HTTP/1.0 503")
+        pairs[2][0].sendall(b"HEAD /liveness?x=1 HTTP/1.1\r\nHost: h\r\n\r\n")
+        assert pairs[2][0].recv(100) == b"it runs"
+        pairs[1][0].sendall(b"GET /livenessx HTTP/1.1\r\n\r\n")
+        assert pairs[1][0].recv(100).startswith(b"HTTP/1.0 503")
+    finally:
+        overflow.take(None)
+        for here, _ in pairs:
+            here.close()
 
 
 def test_who_sends_nothing_is_disconnected() -> None:
@@ -283,3 +331,21 @@ def test_the_unit() -> None:
     ]
     done = printed("user=flash_agent password=tOpS3cret")
     assert done.returncode == 2 and "tOpS3cret" not in done.stdout + done.stderr
+    done = printed("user=flash_agent sslkey=/k sslpassword=tOpS3cret")
+    assert done.returncode == 2 and "tOpS3cret" not in done.stdout + done.stderr and "sslpassword" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("word", "text"),
+    [
+        ("127.0.0.1:8009", "127.0.0.1:8009"), ("[::1]:8009", "[::1]:8009"), ("a b", '"a b"'), ("$HOME", '"$$HOME"'), ("%h", '"%%h"'),
+        ("dbname='a\\'b\"'", "\"dbname='a\\\\'b\\\"'\""), ("user=x", '"user=x"'),
+    ],
+)  # fmt: skip
+def test_words_in_a_unit(word: str, text: str) -> None:
+    assert quoted(word) == text
+
+
+def test_what_a_unit_cannot_have() -> None:
+    with pytest.raises(ArgumentError, match="characters"):
+        quoted("user=a\nExecStartPre=/bin/sh")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from pgflash.cluster.wanted import load
+from pgflash.cluster.wanted import LONGEST_FILE, load
 from pgflash.errors import ArgumentError, ScenarioError
 
 
@@ -81,3 +82,20 @@ def test_nothing(tmp_path: Path, text: str, words: str) -> None:
 def test_no_file(tmp_path: Path) -> None:
     with pytest.raises(ArgumentError, match="cannot be read"):
         load(tmp_path / "none.toml")
+
+
+def test_no_regular_file(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (Path("/dev/zero"), tmp_path / "pipe", tmp_path):
+        with pytest.raises(ArgumentError, match="is no file|Is a directory"):
+            load(path)
+
+
+def test_a_file_that_is_too_much(tmp_path: Path) -> None:
+    file = tmp_path / "settings.toml"
+    file.write_text("#" * LONGEST_FILE + "#")
+    with pytest.raises(ArgumentError, match="longer than 1024 kB"):
+        load(file)
+    file.write_text("a = " + "[" * 100_000)
+    with pytest.raises(ScenarioError, match="nested"):
+        load(file)
