@@ -87,7 +87,7 @@ def test_no_file(tmp_path: Path) -> None:
 def test_no_regular_file(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path in (Path("/dev/zero"), tmp_path / "pipe", tmp_path):
-        with pytest.raises(ArgumentError, match="is no file|Is a directory"):
+        with pytest.raises(ArgumentError, match=r"is no file|Is a directory"):
             load(path)
 
 
