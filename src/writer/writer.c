@@ -581,7 +581,7 @@ start(void)
 		case FC_STATE_PAUSED:
 			/* a writer before this one has died; what it published is good */
 			if (!fc_devices_first_is_off() && !fc_store_adopt(FC_THE_DEVICE, fc_setting_io_timeout, &error))
-				fc_cache_set_state(FC_STATE_OFF, &error);
+				fc_devices_first_is_lost(&error);	/* D6 */
 			else if (fc_cache_state() == FC_STATE_PAUSED)
 				schedule_probe();
 			break;
