@@ -352,6 +352,7 @@ fc_devices_round(void)
 	if (state != FC_STATE_ACTIVE && state != FC_STATE_PAUSED)
 		return;
 	for (FcDeviceNo no = FC_THE_DEVICE + 1; no < FC_DEVICES; no++)
+	fc_directory_recount();
 	{
 		if (fc_devices_changes(no))
 			continue;
