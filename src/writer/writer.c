@@ -563,10 +563,14 @@ static void
 start(void)
 {
 	FcReason	error;
+	uint64		log;
+	uint64		group;
 
 	Assert(IS_WRITER());
 	fc_cache_fill_start();
 	fc_warm_start();
+	fc_warm_position(&log, &group);
+	fc_devices_set_position(log, group);
 	fc_devices_start();
 	switch (fc_cache_state())
 	{
