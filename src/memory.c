@@ -151,7 +151,7 @@ fc_memory_left(void)
 }
 
 bool
-fc_memory_fits(Size bytes, uint64 flash, FcReason *why)
+fc_memory_fits(Size bytes, uint64 flash, const char *setting, FcReason *why)
 {
 	uint64		room = left_beside(others);
 	Size		page = BLCKSZ;
@@ -159,14 +159,15 @@ fc_memory_fits(Size bytes, uint64 flash, FcReason *why)
 	Size		map;
 	FcAmount	amount[3];
 	char		hint[FC_HINT_LEN];
+	int			save;
 
 	fc_amount(&amount[0], flash, FC_AMOUNT_DOWN);
 	if (bytes > room)
 	{
-		snprintf(hint, sizeof(hint), "Set pg_flashcache.size to at most %s and restart the server. Counted is the memory of the machine or of its control group, less the server's other shared memory and an eighth.",
-				 fc_amount(&amount[1], (double) flash * ((double) room / bytes) * 0.95, FC_AMOUNT_DOWN));
-		return fc_fail_restart(why, hint, "a pg_flashcache.size of %s needs %s of shared memory, and there is room for %s",
-							   amount[0].string, fc_amount(&amount[1], bytes, FC_AMOUNT_DOWN),
+		snprintf(hint, sizeof(hint), "Set %s to at most %s and restart the server. Counted is the memory of the machine or of its control group, less the server's other shared memory and an eighth.",
+				 setting, fc_amount(&amount[1], (double) flash * ((double) room / bytes) * 0.95, FC_AMOUNT_DOWN));
+		return fc_fail_restart(why, hint, "a %s of %s needs %s of shared memory, and there is room for %s",
+							   setting, amount[0].string, fc_amount(&amount[1], bytes, FC_AMOUNT_DOWN),
 							   fc_amount(&amount[2], room, FC_AMOUNT_DOWN));
 	}
 
@@ -182,9 +183,13 @@ fc_memory_fits(Size bytes, uint64 flash, FcReason *why)
 	if (shared_memory_type == SHMEM_TYPE_SYSV ? fc_machine_can_share(map, flags != 0) :
 		fc_machine_can_map(flags != 0 ? map : map + FOR_A_PROCESS, flags))
 		return true;
-	fc_fail_restart(why, flags != 0 ? "Raise vm.nr_hugepages, or lower pg_flashcache.size, and restart the server." :
-					"See the limits of the server's processes (ulimit -v), vm.overcommit_memory and kernel.shmmax, or lower pg_flashcache.size, and restart the server.",
-					"the kernel does not map %s of shared memory%s for the server and a pg_flashcache.size of %s: %m",
-					fc_amount(&amount[1], map, FC_AMOUNT_DOWN), flags != 0 ? " in huge pages" : "", amount[0].string);
+	save = errno;
+	snprintf(hint, sizeof(hint), flags != 0 ? "Raise vm.nr_hugepages, or lower %s, and restart the server." :
+			 "See the limits of the server's processes (ulimit -v), vm.overcommit_memory and kernel.shmmax, or lower %s, and restart the server.",
+			 setting);
+	fc_amount(&amount[1], map, FC_AMOUNT_DOWN);
+	errno = save;
+	fc_fail_restart(why, hint, "the kernel does not map %s of shared memory%s for the server and a %s of %s: %m",
+					amount[1].string, flags != 0 ? " in huge pages" : "", setting, amount[0].string);
 	return false;
 }

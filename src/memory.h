@@ -46,9 +46,10 @@ extern void fc_memory_register(const FcMemoryUser *user);
 
 /*
  * For takes_part(): is there room for so many bytes, beside what the server
- * needs for everything else?  `flash` is what the cache holds, for the text.
+ * needs for everything else?  `flash` is what the cache may hold, by
+ * that setting, for the text.
  */
-extern bool fc_memory_fits(Size bytes, uint64 flash, FcReason *why);
+extern bool fc_memory_fits(Size bytes, uint64 flash, const char *setting, FcReason *why);
 
 /*
  * What a file in memory may take at most: the memory of the machine or its

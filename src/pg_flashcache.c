@@ -172,7 +172,8 @@ take_part(Size bytes)
 				 why.hint[0] ? errhint("%s", why.hint) : 0));
 		return false;
 	}
-	if (!fc_memory_fits(bytes, (uint64) fc_setting_size * BLCKSZ, &why))
+	if (!fc_memory_fits(bytes, (uint64) fc_settings_slots() * BLCKSZ,
+						fc_settings_slots() > (uint32) fc_setting_size ? "pg_flashcache.max_size" : "pg_flashcache.size", &why))
 	{
 		stay_out(WARNING, FC_STATE_DISABLED, &why);
 		return false;

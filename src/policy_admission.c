@@ -182,7 +182,8 @@ fc_policy_age(FcAge *age, uint32_t slots, uint32_t there, uint32_t seen_sets)
 	age->sets_due += seen_sets;
 	if (age->sets_due >= there)
 	{
-		age->sets_due -= there;
+		/* one at a time: more than that is not made up for */
+		age->sets_due = age->sets_due < 2 * (uint64_t) there ? age->sets_due - there : there;
 		aged.set = age->set;
 		age->set = age->set + 1 < seen_sets ? age->set + 1 : 0;
 	}

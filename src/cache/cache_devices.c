@@ -170,9 +170,13 @@ fc_devices_open(FcDeviceNo no, bool make, FcReason *error)
 							 fc_setting_require_mount, fc_setting_io_timeout, before_use, error))	/* O3 */
 		return false;
 	note_identity(no, &entry);
-	fc_devices_write_list();
+	/* one that is being added is in the list when it can be used: else it is no device */
+	if (!make)
+		fc_devices_write_list();
 	if (!fc_store_can_bound(no, fc_setting_io_timeout, error) || !fc_cache_try_device(no, error))
 		return false;
+	if (make)
+		fc_devices_write_list();
 	fc_failpoint(FC_FP_SWITCH_OPENED);
 	for (uint32 chunk = 0; chunk < fc_chunks(fc_directory_slots()); chunk++)
 		if (fc_store_chunk(chunk, &index) == no)
@@ -259,6 +263,15 @@ fc_devices_first_is_off(void)
 }
 
 void
+fc_devices_first_is_lost(const FcReason *why)
+{
+	if (fc_store_others(FC_THE_DEVICE) && fc_cache_state() == FC_STATE_ACTIVE)
+		fc_store_set_state(FC_THE_DEVICE, FC_DEVICE_OFF, why);
+	else
+		fc_cache_set_state(FC_STATE_OFF, why);	/* O1 */
+}
+
+void
 fc_devices_first_is_back(void)
 {
 	if (!fc_devices_first_is_off())
@@ -339,6 +352,7 @@ fc_devices_round(void)
 
 	Assert(fc_directory_is_mine());
 	fc_devices_note_trouble();
+	fc_directory_recount();
 	first_is_alone();
 	if (state != FC_STATE_ACTIVE && state != FC_STATE_PAUSED)
 		return;
@@ -376,7 +390,17 @@ fc_devices_release(void)
 
 /* ---- the writer begins ---- */
 
-/* One before this one had it in use. */
+/* Is it in the list in the data directory?  If that can't be read, it may be. */
+static bool
+is_listed(FcDeviceNo no, const char *path)
+{
+	static FcDeviceList list;
+	bool		there;
+
+	return fc_list_read(&list, &there) ? strcmp(list.device[no].path, path) == 0 : there;
+}
+
+/* One before this one had it in use, or was about to. */
 static void
 take_over(FcDeviceNo no)
 {
@@ -392,14 +416,23 @@ take_over(FcDeviceNo no)
 		fc_devices_forget_trouble(no);
 		schedule_probe(no);
 	}
+	/* who wanted to add it was told that nothing has come of it */
+	if (state == FC_DEVICE_CLOSED && !is_listed(no, entry.path))
+	{
+		fc_devices_forget(no);
+		fc_devices_remove(no);
+	}
 	if (state != FC_DEVICE_ACTIVE && state != FC_DEVICE_DRAINING)
 		return;
-	if (!fc_store_adopt(no, fc_setting_io_timeout, &error))
+	/* what was not done with it is left undone; what was begun is undone */
+	fc_store_set_slots(no, entry.slots);
+	if (!fc_store_adopt(no, fc_setting_io_timeout, &error) ||
+		!fc_devices_place_more(no, entry.slots, &error))
 	{
 		fc_store_set_state(no, FC_DEVICE_OFF, &error);
 		return;
 	}
-	/* what was not done with it is left undone */
+	note_identity(no, &entry);
 	fc_store_set_state(no, FC_DEVICE_ACTIVE, NULL);
 	fc_devices_set_flags(no, entry.slots, true, true);
 }
@@ -419,6 +452,7 @@ fc_devices_start(void)
 	{
 		for (FcDeviceNo no = FC_THE_DEVICE + 1; no < FC_DEVICES; no++)
 			take_over(no);
+		fc_devices_write_list();
 		return;
 	}
 

@@ -51,6 +51,9 @@ extern int	fc_devices_reserve(FcDeviceNo no, int wanted, FcSlotNo *slots);
 /* It is off, and the cache is not. */
 extern bool fc_devices_first_is_off(void);
 
+/* It is not what was opened: it goes off, with the cache if no other is in use. */
+extern void fc_devices_first_is_lost(const FcReason *why);
+
 /* Is it time to try it again? */
 extern bool fc_devices_first_is_due(void);
 

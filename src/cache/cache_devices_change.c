@@ -51,8 +51,8 @@ find_device(const char *path)
 	return FC_NO_DEVICE;
 }
 
-static void
-remove_entry(FcDeviceNo no)
+void
+fc_devices_remove(FcDeviceNo no)
 {
 	static const FcDeviceEntry none = {""};
 
@@ -101,7 +101,7 @@ add_device(const char *path, uint32 slots, FcReason *error)
 					 errhint("Mount the flash device. With pg_flashcache.require_mount such a file is refused.")));
 		return FC_CHANGE_DONE;
 	}
-	remove_entry(no);
+	fc_devices_remove(no);
 	return FC_CHANGE_FAILED;
 }
 
@@ -248,7 +248,7 @@ end_of_shrink(FcReason *error)
 			fc_store_set_chunk(chunk, FC_NO_DEVICE, 0);
 		}
 	}
-	fc_store_shorten(change.no, change.slots);
+	fc_store_set_slots(change.no, change.slots);
 	if (!reopen(change.no, change.slots, error))
 	{
 		FcDeviceEntry entry;
@@ -281,7 +281,7 @@ fc_devices_change_step(FcReason *error)
 	switch (change.what)
 	{
 		case FC_CHANGE_REMOVE:
-			remove_entry(change.no);
+			fc_devices_remove(change.no);
 			return FC_CHANGE_DONE;
 		case FC_CHANGE_RESIZE:
 			if (fc_store_state(change.no) == FC_DEVICE_ACTIVE)

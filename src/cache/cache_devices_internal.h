@@ -50,4 +50,7 @@ extern void fc_devices_place_list(const FcDeviceList *list);
 /* Is the device being changed? */
 extern bool fc_devices_changes(FcDeviceNo no);
 
+/* It is no device any more.  What it held has been drained. */
+extern void fc_devices_remove(FcDeviceNo no);
+
 #endif							/* FC_CACHE_DEVICES_INTERNAL_H */

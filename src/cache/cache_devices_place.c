@@ -67,8 +67,18 @@ find_absent(uint32 n, const bool *taken)
 	return best;
 }
 
+/* D1: nothing has to be written elsewhere, it is only forgotten. */
+static void
+drain_chunk(uint32 chunk)
+{
+	fc_directory_drain(fc_devices_chunk_first(chunk), fc_chunk_slots(fc_directory_slots(), chunk));
+	fc_directory_set_chunk(chunk, 0, 0, false);
+	fc_store_set_chunk(chunk, FC_NO_DEVICE, 0);
+}
+
 /*
- * Finds a place for each chunk of a device of so many slots that has none.
+ * Finds a chunk for each place of a device of so many slots that has none, or
+ * the last one of all, which is too short for it: that one is drained.
  * `really`: gives it to them.
  */
 static bool
@@ -81,6 +91,7 @@ find_all(FcDeviceNo no, uint32 slots, bool really, bool open, FcReason *error)
 	for (uint32 index = 0; (n = fc_devices_chunk_wants(slots, index)) > 0; index++)
 	{
 		uint32		chunk = find_chunk(no, index);
+		uint32		former;
 
 		if (chunk < nchunks() && fc_chunk_slots(fc_directory_slots(), chunk) >= n)
 		{
@@ -89,10 +100,8 @@ find_all(FcDeviceNo no, uint32 slots, bool really, bool open, FcReason *error)
 			found += n;
 			continue;
 		}
-		if (chunk == nchunks())
-			chunk = find_absent(n, taken);
-		else
-			chunk = nchunks();
+		former = chunk;
+		chunk = find_absent(n, taken);
 		if (chunk == nchunks())
 		{
 			FcAmount	wanted;
@@ -107,6 +116,8 @@ find_all(FcDeviceNo no, uint32 slots, bool really, bool open, FcReason *error)
 		found += n;
 		if (!really)
 			continue;
+		if (former < nchunks())
+			drain_chunk(former);
 		fc_device_list->since[chunk] = position;	/* K16 */
 		fc_directory_set_chunk(chunk, n, open ? n : 0, open);
 		fc_store_set_chunk(chunk, no, index);

@@ -15,6 +15,7 @@
 #include "postgres.h"
 
 #include "cache/cache.h"
+#include "cache/cache_devices.h"
 #include "cache/cache_internal.h"
 #include "compat.h"
 #include "directory/directory.h"
@@ -162,7 +163,7 @@ is_ours(FcState state)
 	if (!ours[FC_THE_DEVICE] || fc_store_adopt(FC_THE_DEVICE, fc_setting_io_timeout, &so_far.why))
 		return true;
 	if (state == FC_STATE_ACTIVE)
-		fc_cache_set_state(FC_STATE_OFF, &so_far.why);	/* O1 */
+		fc_devices_first_is_lost(&so_far.why);	/* D6 */
 	return false;
 }
 

@@ -106,7 +106,7 @@ fc_directory_shmem_init(uint32 slots, bool keep, int tranche)
 	fc_dir->slots = slots;
 	fc_dir->heads_per_partition = heads_for(slots);
 	fc_chunks_init(slots);
-	pg_atomic_init_u32(&fc_dir->used, 0);
+	pg_atomic_init_u32(&fc_dir->linked, 0);
 	pg_atomic_init_u32(&fc_dir->unproven, 0);
 	pg_atomic_init_u32(&fc_dir->kept, 0);
 	pg_atomic_init_u32(&fc_dir->reached, 0);
@@ -125,15 +125,9 @@ fc_directory_slots(void)
 }
 
 uint32
-fc_directory_used(void)
+fc_directory_linked(void)
 {
-	return fc_dir ? pg_atomic_read_u32(&fc_dir->used) : 0;
-}
-
-uint32
-fc_directory_kept(void)
-{
-	return fc_dir ? pg_atomic_read_u32(&fc_dir->kept) : 0;
+	return fc_dir ? pg_atomic_read_u32(&fc_dir->linked) : 0;
 }
 
 /* ---- assertions ---- */
@@ -206,11 +200,13 @@ fc_set_kept(FcEntry *e, bool kept)
 	{
 		pg_atomic_fetch_or_u32(&e->word, FC_KEPT_BIT);
 		pg_atomic_fetch_add_u32(&fc_dir->kept, 1);
+		pg_atomic_fetch_add_u32(&fc_dir->chunk_kept[fc_slot_of(e) >> fc_dir->chunk_shift], 1);
 	}
 	else
 	{
 		pg_atomic_fetch_and_u32(&e->word, ~FC_KEPT_BIT);
 		pg_atomic_fetch_sub_u32(&fc_dir->kept, 1);
+		pg_atomic_fetch_sub_u32(&fc_dir->chunk_kept[fc_slot_of(e) >> fc_dir->chunk_shift], 1);
 	}
 }
 
@@ -232,7 +228,7 @@ fc_unlink_entry(FcLink *link, FcSlotState new_state)
 								 * lock */
 	fc_set_state(e, new_state);
 	pg_atomic_fetch_sub_u32(&fc_dir->chunk_used[fc_slot_of(e) >> fc_dir->chunk_shift], 1);
-	before = pg_atomic_fetch_sub_u32(&fc_dir->used, 1);
+	before = pg_atomic_fetch_sub_u32(&fc_dir->linked, 1);
 	Assert(before > 0 && before <= fc_dir->slots);
 }
 

@@ -64,7 +64,10 @@ typedef struct FcPageInfo
 extern FcPart fc_directory_part(uint32 slots, bool keep);
 extern void fc_directory_shmem_init(uint32 slots, bool keep, int tranche);
 extern uint32 fc_directory_slots(void);
+
+/* Slots in use whose entries may give a hit; and all that are linked. */
 extern uint32 fc_directory_used(void);
+extern uint32 fc_directory_linked(void);
 
 /*
  * Slots come in chunks (types.h), and each chunk lies on a device, or is
@@ -84,8 +87,8 @@ extern uint32 fc_directory_capacity(void);
 /* Is the slot there?  The last chunk of a device may be shorter than others.  Writer only. */
 extern bool fc_directory_has(FcSlotNo slot);
 
-/* Is the slot there, and may it be taken?  Writer only. */
-extern bool fc_directory_is_open(FcSlotNo slot);
+/* Counts the entries that may not give a hit; once a round, since they become fewer.  Writer only. */
+extern void fc_directory_recount(void);
 
 /* How many slots of the chunk are in use? */
 extern uint32 fc_directory_chunk_used(uint32 chunk);
@@ -99,7 +102,7 @@ extern void fc_directory_drain(FcSlotNo first, uint32 n);
 /* As fc_directory_reserve_free(), of these slots, be they open or not; `by_force`: frees some for it. */
 extern uint32 fc_directory_reserve_of(FcSlotNo first, uint32 n, uint32 wanted, bool by_force, FcSlotNo *slots);
 
-/* Slots in use that are of files with the policy keep; some of them dead, until the next sweep. */
+/* Those of fc_directory_used() that are of files with the policy keep; some of them dead, until the next sweep. */
 extern uint32 fc_directory_kept(void);
 
 extern uint64 fc_directory_hash(const FcTag *tag);

@@ -302,7 +302,7 @@ fc_link_entry(FcEntry *e, const FcTag *tag, uint64 hash, uint32 crc, uint32 epoc
 	pg_write_barrier();
 	pg_atomic_write_u32(&e->word, fc_make_word(fc_word_version(pg_atomic_read_u32(&e->word)), FC_SLOT_USED, count));
 	fc_keep_used(fc_slot_of(e), true);
-	pg_atomic_fetch_add_u32(&fc_dir->used, 1);
+	pg_atomic_fetch_add_u32(&fc_dir->linked, 1);
 	pg_atomic_fetch_add_u32(&fc_dir->chunk_used[fc_slot_of(e) >> fc_dir->chunk_shift], 1);
 	if (fc_rule_of(fc_tag_rel(tag)) == FC_RULE_KEEP)
 		fc_set_kept(e, true);

@@ -97,19 +97,13 @@ fc_ghosts_take(uint64 hash)
 /* ---- regions ---- */
 
 /* Of a page and its neighbours. */
-static uint64
-region_of(const FcTag *tag)
+uint64
+fc_directory_region(const FcTag *tag)
 {
 	FcTag		region = *tag;
 
 	region.blk /= FC_REGION_PAGES;
 	return fc_directory_hash(&region);
-}
-
-uint64
-fc_directory_region(const FcTag *tag)
-{
-	return region_of(tag);
 }
 
 static inline FcRegionSet *

@@ -69,9 +69,9 @@ typedef struct FcDirectory
 	uint32		slots;			/* these never change */
 	uint32		heads_per_partition;
 	char		pad1[PG_CACHE_LINE_SIZE];
-	pg_atomic_uint32 used;		/* for admission and views: no order needed */
+	pg_atomic_uint32 linked;	/* for admission and views: no order needed */
 	pg_atomic_uint32 unproven;	/* of them, marked FC_MARK_EXTENT; the same */
-	pg_atomic_uint32 kept;		/* of these; the same */
+	pg_atomic_uint32 kept;		/* of them, FC_KEPT_BIT; the same */
 	char		pad2[PG_CACHE_LINE_SIZE];
 	FcSlotNo	hand;			/* these change nobody but the writer */
 	FcAge		age;
@@ -91,7 +91,11 @@ typedef struct FcDirectory
 								 * order needed */
 	pg_atomic_uint32 chunk[FC_CHUNKS];	/* FC_CHUNK_OPEN, FC_CHUNK_READABLE */
 	uint32		chunk_slots[FC_CHUNKS]; /* 0: absent; of the writer */
-	pg_atomic_uint32 chunk_used[FC_CHUNKS]; /* as `used` */
+	pg_atomic_uint32 chunk_used[FC_CHUNKS]; /* as `linked` */
+	pg_atomic_uint32 chunk_kept[FC_CHUNKS]; /* as `kept` */
+	pg_atomic_uint32 away_used; /* of chunks that may not be read, as the
+								 * writer has counted last */
+	pg_atomic_uint32 away_kept; /* the same */
 } FcDirectory;
 
 /* In shared memory; NULL without one. */

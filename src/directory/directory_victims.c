@@ -7,7 +7,9 @@
  * that would have to go: the least of the next slots under the hand.  That one
  * is *planned* until a page is wanted in its place; then it is *promised*, and
  * fc_directory_reserve() gives the promised slots first.  A slot may change
- * meanwhile; it is looked at again when it is reserved.
+ * meanwhile, and the page that it was promised for may not come: so it is looked
+ * at again when it is reserved, and is not taken if what it holds is worth more
+ * than it was.
  *
  * Otherwise the hand searches when slots are reserved, and lowers numbers on
  * its way (directory_fill.c).
@@ -25,7 +27,12 @@
 
 static FcSlotNo planned = FC_NO_SLOT;
 static uint32 tries;			/* so often it was not taken */
-static FcSlotNo promised[PROMISES];
+
+static struct
+{
+	FcSlotNo	slot;
+	FcVictim	victim;			/* what it was then */
+}			promised[PROMISES];
 static uint32 npromised = 0;
 
 FcAdmission
@@ -107,6 +114,13 @@ look_for(int keep_percent, FcVictim *best)
 	return found;
 }
 
+/* A free one has no worth: it may be in use by now, by one that had none. */
+static bool
+has_risen(const FcVictim *now, const FcVictim *was)
+{
+	return !now->free && (now->worth > was->worth || (was->idle && !now->idle));
+}
+
 FcSlotNo
 fc_victims_next(int keep_percent)
 {
@@ -114,11 +128,12 @@ fc_victims_next(int keep_percent)
 
 	while (npromised > 0)
 	{
-		FcSlotNo	slot = promised[0];
+		FcSlotNo	slot = promised[0].slot;
+		FcVictim	was = promised[0].victim;
 
 		npromised--;
 		memmove(&promised[0], &promised[1], npromised * sizeof(promised[0]));
-		if (judge(slot, keep_percent, &victim))
+		if (judge(slot, keep_percent, &victim) && !has_risen(&victim, &was))
 			return slot;
 	}
 	return look_for(keep_percent, &victim);
@@ -139,7 +154,10 @@ beats_victim(uint32 worth, bool filling, int keep_percent)
 	if (planned == FC_NO_SLOT || !fc_policy_admit(fc_admission_now(), filling, -1, worth, &victim))
 		return false;
 	if (npromised < PROMISES)
-		promised[npromised++] = planned;
+	{
+		promised[npromised].slot = planned;
+		promised[npromised++].victim = victim;
+	}
 	planned = FC_NO_SLOT;
 	return true;
 }
@@ -149,13 +167,16 @@ static bool
 is_filling(void)
 {
 	uint32		used = fc_directory_used();
+	uint32		linked = fc_directory_linked();
 	uint32		unproven = fc_directory_unproven();
 
 	/*
 	 * neighbours that nobody has asked for do not make the cache full for
-	 * those that somebody has
+	 * those that somebody has; of those that may not be read there is the
+	 * same share
 	 */
-	used -= Min(used, unproven);
+	if (unproven > 0 && linked > 0)
+		used -= Min(used, (uint32) ((uint64) unproven * used / linked));
 	return fc_policy_filling(used, fc_directory_capacity());
 }
 

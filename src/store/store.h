@@ -211,8 +211,11 @@ typedef struct FcKnownDevice
 extern bool fc_store_open_other(FcDeviceNo no, const char *path, uint32 slots, const FcKnownDevice *known, bool make,
 								bool require_mount, int timeout_ms, FcStoreBeforeUse before_use, FcReason *error);
 
-/* It is about to become shorter: what can't be read behind that is no news about it. */
-extern void fc_store_shorten(FcDeviceNo no, uint32 slots);
+/*
+ * Before it becomes shorter: what can't be read behind that is no news about it.
+ * Or, by a new writer, what a change that was interrupted had made of it is undone.
+ */
+extern void fc_store_set_slots(FcDeviceNo no, uint32 slots);
 
 /* Another device may get the number. */
 extern void fc_store_forget(FcDeviceNo no);

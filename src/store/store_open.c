@@ -197,7 +197,7 @@ check_same_header(FcDevice *device, int fd, FcReason *error)
 }
 
 static bool
-check_size(int fd, const char *path, const struct stat *st, uint32 slots, uint32 log_blocks, FcReason *error)
+check_size(int fd, const char *path, const struct stat *st, uint32 slots, uint32 log_blocks, bool first, FcReason *error)
 {
 	uint64		needed = fc_layout_bytes(slots, log_blocks);
 	uint64		size = st->st_size;
@@ -214,6 +214,10 @@ check_size(int fd, const char *path, const struct stat *st, uint32 slots, uint32
 	if (size == 0)
 		return fc_fail(error, "Check that the device is attached.",
 					   "block device \"%s\" has 0 bytes, %llu are needed", path, (unsigned long long) needed);
+	if (!first)
+		return fc_fail(error, "Choose a smaller size: pg_flashcache_remove_device(), if it is a device of the cache, then pg_flashcache_add_device().",
+					   "block device \"%s\" has %llu bytes, %llu are needed",
+					   path, (unsigned long long) size, (unsigned long long) needed);
 	return fc_fail_restart(error, "Lower pg_flashcache.size, and restart the server.",
 						   "block device \"%s\" has %llu bytes, %llu are needed",
 						   path, (unsigned long long) size, (unsigned long long) needed);
@@ -445,7 +449,7 @@ open_checked(FcDevice *device, const char *path, bool make, bool require_mount, 
  * that has gone and come back.  Hence the lock moves.
  */
 static bool
-lock_device(int fd, const char *path, FcReason *error)
+lock_device(int fd, const char *path, bool first, FcReason *error)
 {
 	int			rc = flock(fd, LOCK_EX | LOCK_NB);
 
@@ -457,6 +461,9 @@ lock_device(int fd, const char *path, FcReason *error)
 		rc = flock(fd, LOCK_EX | LOCK_NB);
 	if (rc == 0)
 		return true;
+	if (errno == EWOULDBLOCK && !first)
+		return fc_fail(error, "Give every server devices of its own: remove it by pg_flashcache_remove_device() from one of them. A server that ended while the device hung keeps it until the device answers.",
+					   "\"%s\" is in use by another server", path);
 	if (errno == EWOULDBLOCK)
 		return fc_fail_restart(error, "Give every server a file of its own, and restart the server. One that ended while the device hung keeps it until the device answers.",
 							   "\"%s\" is in use by another server", path);
@@ -540,8 +547,8 @@ fc_open_for_server(FcDeviceRequest *r)
 	if (fd < 0)
 		return false;
 	fc_process_goes_on();
-	if (!lock_device(fd, r->path, error) ||
-		(S_ISBLK(st.st_mode) && !check_size(fd, r->path, &st, r->slots, r->log_blocks, error)) ||
+	if (!lock_device(fd, r->path, r->no == FC_THE_DEVICE, error) ||
+		(S_ISBLK(st.st_mode) && !check_size(fd, r->path, &st, r->slots, r->log_blocks, r->no == FC_THE_DEVICE, error)) ||
 		!check_header(device, fd, r->path, &st, block, error))
 	{
 		close(fd);
@@ -549,7 +556,8 @@ fc_open_for_server(FcDeviceRequest *r)
 	}
 	r->same = is_same_device(r, fd, &st);
 	if ((S_ISREG(st.st_mode) &&
-		 !fc_space_reserve(fd, r->path, &st, fc_layout_bytes(r->slots, r->log_blocks), leave_former(device, &st), refuse, error)) ||
+		 !fc_space_reserve(fd, r->path, &st, fc_layout_bytes(r->slots, r->log_blocks),
+						   r->no == FC_THE_DEVICE, leave_former(device, &st), refuse, error)) ||
 		!write_header(fd, r->path, r->slots, identity, block, error))
 	{
 		close(fd);
@@ -572,7 +580,7 @@ fc_open_for_server(FcDeviceRequest *r)
 
 /* Is what is open what was opened last, and as it was then? */
 static bool
-is_as_opened(FcDevice *device, int fd, FcReason *error)
+is_as_opened(FcDevice *device, int fd, bool first, FcReason *error)
 {
 	struct stat st;
 
@@ -581,7 +589,7 @@ is_as_opened(FcDevice *device, int fd, FcReason *error)
 	if (!fc_same_thing(&st, &device->seen))
 		return fc_fail(error, FC_REPLACED_HINT, FC_REPLACED, device->path);
 	return fc_place_check(device->path, &st, error) &&
-		check_size(fd, device->path, &st, device->slots, device->log_blocks, error) &&
+		check_size(fd, device->path, &st, device->slots, device->log_blocks, first, error) &&
 		check_same_header(device, fd, error);
 }
 
@@ -598,11 +606,11 @@ fc_open_adopt(FcDeviceRequest *r)
 	Assert(fc_in_device_process());
 	Assert(r->op == FC_OP_ADOPT && pg_atomic_read_u32(&r->device.generation) != 0);
 	if (claimed)
-		return is_as_opened(device, device_fd, error);
+		return is_as_opened(device, device_fd, r->no == FC_THE_DEVICE, error);
 	fd = open_checked(device, device->path, false, false, &st, &direct, error);
 	if (fd < 0)
 		return false;
-	if (!lock_device(fd, device->path, error) || !is_as_opened(device, fd, error))
+	if (!lock_device(fd, device->path, r->no == FC_THE_DEVICE, error) || !is_as_opened(device, fd, r->no == FC_THE_DEVICE, error))
 	{
 		close(fd);
 		return false;

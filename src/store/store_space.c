@@ -65,7 +65,7 @@ fc_space_in_memory(int fd)
 }
 
 static bool
-not_enough(const char *path, off_t wanted, off_t left, off_t has, bool former, FcReason *error)
+not_enough(const char *path, off_t wanted, off_t left, off_t has, bool first, bool former, FcReason *error)
 {
 	static const char what[] = "\"%s\" needs %s more, and its file system has %s to spare";
 	FcAmount	wanted_text;
@@ -79,6 +79,15 @@ not_enough(const char *path, off_t wanted, off_t left, off_t has, bool former, F
 	fc_amount(&left_text, left, FC_AMOUNT_DOWN);
 	if (former)
 		return fc_fail(error, FORMER_HINT, what, path, wanted_text.string, left_text.string);
+	if (!first)
+	{
+		if (fits >= (off_t) FC_MIN_SLOTS * BLCKSZ)
+			snprintf(hint, sizeof(hint), "Free space there, or choose a smaller size: %s would fit now.",
+					 fc_amount(&fits_text, fits, FC_AMOUNT_DOWN));
+		else
+			strlcpy(hint, "Free space there, or choose another file system.", sizeof(hint));
+		return fc_fail(error, hint, what, path, wanted_text.string, left_text.string);
+	}
 	if (fits >= (off_t) FC_MIN_SLOTS * BLCKSZ)
 		snprintf(hint, sizeof(hint), "Free space and call pg_flashcache_enable(), or lower pg_flashcache.size and restart the server: %s would fit now.",
 				 fc_amount(&fits_text, fits, FC_AMOUNT_DOWN));
@@ -88,7 +97,7 @@ not_enough(const char *path, off_t wanted, off_t left, off_t has, bool former, F
 }
 
 static bool
-failed(int rc, const char *path, off_t bytes, bool former, FcReason *error)
+failed(int rc, const char *path, off_t bytes, bool first, bool former, FcReason *error)
 {
 	static const char what[] = "could not reserve %s for \"%s\": %m";
 	FcAmount	amount;
@@ -98,6 +107,11 @@ failed(int rc, const char *path, off_t bytes, bool former, FcReason *error)
 	errno = rc;
 	if ((rc == ENOSPC || rc == EDQUOT) && former)
 		return fc_fail(error, FORMER_HINT, what, amount.string, path);
+	if (!first && (rc == ENOSPC || rc == EDQUOT))
+		return fc_fail(error, "Free space there, or choose a smaller size.", what, amount.string, path);
+	if (!first && rc == EFBIG)
+		return fc_fail_restart(error, "Raise the limit of file sizes (ulimit -f), and restart the server, or choose a smaller size.",
+							   what, amount.string, path);
 	if (rc == ENOSPC || rc == EDQUOT)
 		return fc_fail_restart(error, "Free space on flash and call pg_flashcache_enable(), or lower pg_flashcache.size and restart the server.",
 							   what, amount.string, path);
@@ -176,9 +190,10 @@ give_back(int fd, const struct stat *st)
 }
 
 bool
-fc_space_reserve(int fd, const char *path, const struct stat *st, off_t bytes, bool former,
+fc_space_reserve(int fd, const char *path, const struct stat *st, off_t bytes, bool first, bool former,
 				 bool refuse, FcReason *error)
 {
+	static const char in_memory[] = "\"%s\" needs %s, its file system is in memory, and there is room for %s";
 	off_t		has = (off_t) st->st_blocks * 512;
 	off_t		wanted = Max(bytes - has, 0);
 	bool		holes = has < Min(st->st_size, bytes);
@@ -198,17 +213,21 @@ fc_space_reserve(int fd, const char *path, const struct stat *st, off_t bytes, b
 	if (st->st_size >= bytes && !holes)
 		return true;
 	if (room(fd, &left) && left < wanted)
-		return not_enough(path, wanted, left, has, former, error);
+		return not_enough(path, wanted, left, has, first, former, error);
 
 	if (fc_space_in_memory(fd) && fc_memory_left() < (uint64) bytes)
 	{
 		FcAmount	needed;
 		FcAmount	there;
 
+		if (!first)
+			return fc_fail(error,
+						   "Choose a file on flash, or a smaller size. Counted is the memory of the machine or of its control group, less the server's shared memory and an eighth.",
+						   in_memory, path, fc_amount(&needed, bytes, FC_AMOUNT_UP),
+						   fc_amount(&there, fc_memory_left(), FC_AMOUNT_DOWN));
 		return fc_fail_restart(error,
 							   "Put the file on flash, or lower pg_flashcache.size, and restart the server. Counted is the memory of the machine or of its control group, less the server's shared memory and an eighth.",
-							   "\"%s\" needs %s, its file system is in memory, and there is room for %s",
-							   path, fc_amount(&needed, bytes, FC_AMOUNT_UP),
+							   in_memory, path, fc_amount(&needed, bytes, FC_AMOUNT_UP),
 							   fc_amount(&there, fc_memory_left(), FC_AMOUNT_DOWN));
 	}
 
@@ -233,5 +252,5 @@ fc_space_reserve(int fd, const char *path, const struct stat *st, off_t bytes, b
 	if (rc == 0)
 		return true;
 	give_back(fd, st);
-	return failed(rc, path, wanted, former, error);
+	return failed(rc, path, wanted, first, former, error);
 }

@@ -20,11 +20,12 @@
 /*
  * Gives the file its length and real blocks for all of it, so that no write
  * runs out of space later.  If there is not enough of it, what was taken is
- * given back, and the file is as long as before.  `former`: there was another
+ * given back, and the file is as long as before.  `first`: of the first device,
+ * for hints.  `former`: there was another
  * file before, which processes may have open still.  `refuse` is for tests: the
  * file system is full after the first step.
  */
-extern bool fc_space_reserve(int fd, const char *path, const struct stat *st, off_t bytes, bool former,
+extern bool fc_space_reserve(int fd, const char *path, const struct stat *st, off_t bytes, bool first, bool former,
 							 bool refuse, FcReason *error);
 
 /* What is written there takes memory, and may take more than there is: whoever then needs some is killed. */

@@ -359,11 +359,11 @@ fc_store_open_other(FcDeviceNo no, const char *path, uint32 slots, const FcKnown
 }
 
 void
-fc_store_shorten(FcDeviceNo no, uint32 slots)
+fc_store_set_slots(FcDeviceNo no, uint32 slots)
 {
 	FcDevice   *device = fc_device(no);
 
-	Assert(fc_in_writer() && no != FC_THE_DEVICE && slots <= device->slots);
+	Assert(fc_in_writer() && no != FC_THE_DEVICE);
 	device->slots = slots;
 	pg_memory_barrier();		/* before the file is cut */
 }

@@ -299,7 +299,7 @@ fc_warm_begin(bool restored)
 		if (!fc_warm->control_read || !pg_strong_random(&root->log, sizeof(root->log)))
 			return give_up(FC_IO_OK, "pg_control could not be read");
 		/* pages kept while the device was away have no records in it */
-		if (fc_directory_used() > 0)
+		if (fc_directory_linked() > 0)
 			fc_directory_taken_all();
 	}
 	root->run = run;

@@ -564,10 +564,14 @@ static void
 start(void)
 {
 	FcReason	error;
+	uint64		log;
+	uint64		group;
 
 	Assert(IS_WRITER());
 	fc_cache_fill_start();
 	fc_warm_start();
+	fc_warm_position(&log, &group);
+	fc_devices_set_position(log, group);
 	fc_devices_start();
 	switch (fc_cache_state())
 	{
@@ -582,7 +586,7 @@ start(void)
 		case FC_STATE_PAUSED:
 			/* a writer before this one has died; what it published is good */
 			if (!fc_devices_first_is_off() && !fc_store_adopt(FC_THE_DEVICE, fc_setting_io_timeout, &error))
-				fc_cache_set_state(FC_STATE_OFF, &error);
+				fc_devices_first_is_lost(&error);	/* D6 */
 			else if (fc_cache_state() == FC_STATE_PAUSED)
 				schedule_probe();
 			break;

@@ -115,6 +115,8 @@ fc_writer_devices_run(bool *again)
 	uint64		log;
 	uint64		group;
 
+	fc_warm_position(&log, &group);
+	fc_devices_set_position(log, group);
 	fc_devices_round();
 	SpinLockAcquire(&shared->lock);
 	state = shared->state;
@@ -123,8 +125,6 @@ fc_writer_devices_run(bool *again)
 	SpinLockRelease(&shared->lock);
 	if (state != CHANGE_ASKED && state != CHANGE_RUNNING)
 		return;
-	fc_warm_position(&log, &group);
-	fc_devices_set_position(log, group);
 	if (state == CHANGE_RUNNING)
 		step = fc_devices_change_step(&error);
 	else if (may_change(&error))
