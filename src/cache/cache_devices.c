@@ -388,6 +388,26 @@ fc_devices_release(void)
 	}
 }
 
+uint32
+fc_devices_slots_without_place(void)
+{
+	uint32		n = 0;
+
+	for (FcDeviceNo no = FC_THE_DEVICE + 1; no < FC_DEVICES; no++)
+	{
+		uint32		chunk = 0;
+		uint32		index;
+
+		if (fc_store_state(no) == FC_DEVICE_NONE)
+			continue;
+		while (chunk < fc_chunks(fc_directory_slots()) && fc_store_chunk(chunk, &index) != no)
+			chunk++;
+		if (chunk == fc_chunks(fc_directory_slots()))
+			n += fc_device_list->device[no].slots;
+	}
+	return n;
+}
+
 /* ---- the writer begins ---- */
 
 /* Is it in the list in the data directory?  If that can't be read, it may be. */
@@ -466,7 +486,7 @@ fc_devices_start(void)
 		fc_devices_place_list(&list);
 	else if (there)
 		ereport(WARNING,
-				(errmsg("pg_flashcache cannot use \"%s\" in the data directory: it is damaged, or of another version", FC_DEVICES_FILE),
+				(errmsg("pg_flashcache cannot use \"%s\" in the data directory: it cannot be read, is damaged, or of another version", FC_DEVICES_FILE),
 				 errdetail("It named the devices of the flash cache beyond the first one, which are not used."),
 				 errhint("Add them again by pg_flashcache_add_device().")));
 }

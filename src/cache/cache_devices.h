@@ -48,6 +48,9 @@ extern int	fc_devices_reserve(FcDeviceNo no, int wanted, FcSlotNo *slots);
 
 /* ---- the first device, in trouble while others are in use ---- */
 
+/* Of devices that are in the list and have no place: what is on them is out of reach. */
+extern uint32 fc_devices_slots_without_place(void);
+
 /* It is off, and the cache is not. */
 extern bool fc_devices_first_is_off(void);
 

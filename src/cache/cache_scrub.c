@@ -50,6 +50,7 @@ fc_cache_scrub_again(void)
 {
 	at = 0;
 	memset(&so_far, 0, sizeof(so_far));
+	so_far.failed = fc_devices_slots_without_place();
 }
 
 /* Z1: the next slots to be erased; `limited` if there are more, but not now. */

@@ -64,10 +64,11 @@ bool
 fc_list_read(FcDeviceList *list, bool *there)
 {
 	int			fd = fc_durable_open(FC_DEVICES_FILE);
+	int			open_errno = errno;
 	bool		ok = fd >= 0 && fc_durable_read(fd, list, sizeof(*list)) &&
 		memcmp(list->magic, MAGIC, sizeof(MAGIC)) == 0 && list->format == FORMAT && list->crc == list_crc(list);
 
-	*there = fd >= 0;
+	*there = fd >= 0 || open_errno != ENOENT;
 	if (fd >= 0)
 		close(fd);
 	for (int no = 0; ok && no < FC_DEVICES; no++)
