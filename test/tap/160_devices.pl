@@ -60,6 +60,8 @@ like(change('add', "$base/mine", 1 << 20), qr/holds something that is not a flas
 is(slurp_file("$base/mine"), 'something', 'which is left as it was');
 fc_failpoint($node, 'store_open', 'nospace', 2);
 like(change('add', $second, 1 << 20), qr/^could not add the device: could not reserve .* for "\Q$second\E": No space left on device/, 'no space');
+my (undef, undef, $hint) = $node->psql('postgres', "SELECT pg_flashcache_add_device('$second', 1 << 20)");
+like($hint, qr/^HINT:  Free space there, or choose a smaller size\.$/m, 'what helps');
 fc_failpoint($node, 'store_open', 'off');
 is(-s $second, 0, 'which is given back');
 is(devices('count(*)'), '1', 'nothing has come of it');
@@ -183,6 +185,50 @@ fc_evict($node, 't');
 is($moved{verify_failures}, 0, 'no page was wrong');
 ok(-e $third, 'the file stays');
 fc_is_clean($node);
+
+# The writer ends while a device is being added, or made smaller: nothing has come of it.
+sub interrupted
+{
+	my ($sql, $ready) = @_;
+	my $session = $node->background_psql('postgres', on_error_stop => 0);
+	my $writer  = $node->safe_psql('postgres', 'SELECT writer_pid FROM pg_stat_flashcache');
+	fc_failpoint($node, 'store_open', 'delay:3000000', 3);
+	$session->query_until(qr/begin/, "\\echo begin\n$sql;\n");
+	$node->poll_query_until('postgres', $ready) or die 'it has not begun';
+	kill 'TERM', $writer;
+	fc_failpoint($node, 'store_open', 'off');
+	$node->poll_query_until('postgres', "SELECT writer_pid <> $writer FROM pg_stat_flashcache") or die 'no new writer';
+	$session->quit;
+	fc_writer_round($node);
+	return;
+}
+interrupted(
+	"SELECT pg_flashcache_add_device('$third', 3 << 20)",
+	q{SELECT state = 'starting' FROM pg_stat_flashcache_device WHERE device = 3});
+is(devices('count(*)'), '2', 'a writer that ends while it adds one: it is no device');
+# The device process of the writer that has ended keeps the file until it has been answered.
+my $refusal;
+for (1 .. 100)
+{
+	$refusal = change('add', $third, 3 << 20);
+	last if $refusal !~ /is in use by another server/;
+	sleep 1;
+}
+is($refusal, '', 'and can be added again');
+%now = fc_stat($node, 'slots');
+is($now{slots}, 256 + 512 + 384, 'with all its slots');
+fc_to_flash($node, 't');
+interrupted(
+	"SELECT pg_flashcache_resize_device('$third', 1 << 20)",
+	'SELECT slots = 256 + 512 + 128 FROM pg_stat_flashcache');
+$node->poll_query_until('postgres', q{SELECT state = 'active' FROM pg_stat_flashcache_device WHERE device = 3}) or die devices('state, reason');
+is(devices('size', 'device = 3'), 3 << 20, 'a writer that ends while it makes one smaller: it has its size');
+%now = fc_stat($node, 'slots');
+is($now{slots}, 256 + 512 + 384, 'and all its slots');
+fc_to_flash($node, 't');
+%moved = moved(sub { is(all_there(), $all, 'read after that') });
+cmp_ok($moved{hits}, '>=', $nearly_all, 'all of it');
+is(change('remove', $third), '', 'removed again');
 $node->stop;
 
 done_testing();

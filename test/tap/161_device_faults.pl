@@ -98,6 +98,10 @@ cmp_ok($moved{hits}, '<', $pages, 'read errors: not of the second');
 like(device("state || ' ' || reason"), qr/^off 3 failures in a row, the last: could not read \d+ bytes at offset \d+ of "\Q$second\E": Input\/output error/,
 	'read errors: it is off');
 $node->wait_for_log(qr/WARNING:  pg_flashcache does not use "\Q$second\E": 3 failures in a row/, $offset);
+is($node->safe_psql('postgres', 'SELECT slots FROM pg_stat_flashcache'), 384, 'read errors: the slots of the first');
+ok($node->poll_query_until('postgres', q{
+	SELECT s.used = d.used FROM pg_stat_flashcache s, pg_stat_flashcache_device d WHERE d.device = 1}),
+	'read errors: what the second has does not count');
 like(enable(), qr/^could not enable the device: a page written to the flash device could not be read back: Input\/output error/,
 	'read errors: not enabled while it fails');
 fault('store_read', 'off');
@@ -176,6 +180,28 @@ is(device('state', 1), 'active', 'the first: it is on again');
 fc_to_flash($node, 't');
 %moved = counted('the first: back');
 cmp_ok($moved{hits}, '>=', $nearly_all, 'the first: all of it is hit again');
+
+# A new writer does not find it: the same.
+my $file = fc_flash_file($node);
+
+sub new_writer
+{
+	my $pid = $node->safe_psql('postgres', 'SELECT writer_pid FROM pg_stat_flashcache');
+	kill 'TERM', $pid;
+	$node->poll_query_until('postgres', "SELECT writer_pid <> $pid FROM pg_stat_flashcache") or die 'no new writer';
+	return;
+}
+rename $file, "$file.away" or die $!;
+new_writer();
+$node->poll_query_until('postgres', q{SELECT state = 'off' FROM pg_stat_flashcache_device WHERE device = 1}) or die 'the first is not off';
+%now = fc_stat($node, 'state', 'switch_offs');
+is_deeply(\%now, { state => 'active', switch_offs => 0 }, 'a new writer without the first: the cache is on');
+%moved = counted('a new writer without the first');
+cmp_ok($moved{hits}, '>', 0, 'a new writer without the first: hits of the second device');
+rename "$file.away", $file or die $!;
+fc_writer_round($node);
+is(device('state', 1), 'active', 'a new writer: the first is on again');
+fc_to_flash($node, 't');
 
 # Both: then the cache is off, and comes back as a whole.
 counted('both', 'store_read', 'error', 1);

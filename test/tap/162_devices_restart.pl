@@ -167,6 +167,17 @@ is(devices('state', 'device > 1'), "active\nactive", 'the first server has them'
 $node->append_conf('postgresql.conf', "pg_flashcache.max_size = '9MB'");
 $node->restart;
 settled(%active);
+# The last chunk of all is short: a device grows within its own last one all the same.
+$node->append_conf('postgresql.conf', "pg_flashcache.max_size = '9728kB'");
+$node->restart;
+settled(%active);
+$node->safe_psql('postgres', "SELECT pg_flashcache_remove_device('$third'); SELECT pg_flashcache_add_device('$third', (2 << 20) + (256 << 10))");
+fc_to_flash($node, 't');
+is($node->safe_psql('postgres', "SELECT pg_flashcache_resize_device('$third', 3 << 20)"), '', 'it has grown out of the last chunk of all');
+my %grown = fc_stat($node, 'slots');
+is($grown{slots}, 3 * 384, 'with all its slots');
+fc_to_flash($node, 't');
+cmp_ok(hits('grown'), '>=', $pages - $taken, 'grown: all of it');
 $node->append_conf('postgresql.conf', "pg_flashcache.max_size = '6MB'");
 $node->restart;
 settled(1 => 'active', 2 => 'active', 3 => 'off');

@@ -151,6 +151,9 @@ ageing(void)
 		wrong += sets[i] != 2;
 	check(wrong == 0, "ageing: each slot and each set once in ten times the slots");
 	check(nregions == 2 * FC_AGE_PAGES / FC_AGE_REGIONS, "ageing: regions once in eight times the slots");
+	for (int offer = 0; offer < 1000 * FC_AGE_PAGES; offer++)
+		(void) fc_policy_age(&age, SLOTS, 2, SETS);
+	check(age.sets_due <= 2, "ageing: what is due does not pile up where few slots are there");
 }
 
 static void
