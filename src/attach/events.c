@@ -194,6 +194,7 @@ note_policies(Node *statement)
 	switch (nodeTag(statement))
 	{
 		case T_AlterTableStmt:
+
 			/*
 			 * its triggers may be on again, after a restore without them; it
 			 * is a superuser's, and anybody may name his own so

@@ -170,7 +170,11 @@ fc_devices_open(FcDeviceNo no, bool make, FcReason *error)
 							 fc_setting_require_mount, fc_setting_io_timeout, before_use, error))	/* O3 */
 		return false;
 	note_identity(no, &entry);
-	/* one that is being added is in the list when it can be used: else it is no device */
+
+	/*
+	 * one that is being added is in the list when it can be used: else it is
+	 * no device
+	 */
 	if (!make)
 		fc_devices_write_list();
 	if (!fc_store_can_bound(no, fc_setting_io_timeout, error) || !fc_cache_try_device(no, error))

@@ -255,7 +255,11 @@ find_places(const FcSlotNo *slots, FcPlace *places, int n, int timeout_ms, FcIo 
 		*io = FC_IO_OK;
 		last = places[i].no;
 	}
-	/* to open one may have let go of another, which has been given up meanwhile */
+
+	/*
+	 * to open one may have let go of another, which has been given up
+	 * meanwhile
+	 */
 	for (int i = 0; i < n; i++)
 		if (unlikely(fc_follow_fd[places[i].no] < 0))
 		{

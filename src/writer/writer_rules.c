@@ -39,7 +39,8 @@
 #define PATIENCE_MS 2000
 #define STEP_MS 100
 #define SOON_MS 1000			/* between two looks for files that changed */
-#define RESTS 10				/* a look, for so many times as long as the last one took */
+#define RESTS 10				/* a look, for so many times as long as the
+								 * last one took */
 #define AGAIN_MS 5000
 #define MOST_DOUBLED 7
 #define STANDBY_MS 10000
@@ -58,8 +59,8 @@ static struct
 
 static TimestampTz looked_at = 0;	/* whether there is something to be done */
 static TimestampTz listed_at = 0;
-static XLogRecPtr listed_replayed;	/* until where, then; InvalidXLogRecPtr on a
-									 * primary */
+static XLogRecPtr listed_replayed;	/* until where, then; InvalidXLogRecPtr on
+									 * a primary */
 static TimestampTz refused_at = 0;	/* there was no place for a worker */
 
 static bool
