@@ -110,15 +110,17 @@ def test_picture_of_storage(server: Monitored, prometheus: Prometheus) -> None:
     database, cache = f"database/{instance}/postgres", f"flash cache/{instance}"
     spaces = {name: f"tablespace/{instance}/{name}" for name in ("pg_default", "pg_global", "fast")}
 
-    def complete() -> Any:
-        nodes, edges = picture(prometheus)
-        return (nodes, edges) if (database, spaces["fast"]) in edges and any(target == cache for _, target in edges) else None
-
-    nodes, edges = until(complete)
     mount = server.data
     while not mount.is_mount():
         mount = mount.parent
     file_system = f"file system/{instance.partition(':')[0]}/{mount}"
+
+    def complete() -> Any:
+        nodes, edges = picture(prometheus)
+        there = file_system in nodes and (database, spaces["fast"]) in edges and any(target == cache for _, target in edges)
+        return (nodes, edges) if there else None
+
+    nodes, edges = until(complete)
     assert set(nodes) >= {database, cache, *spaces.values(), file_system}
     assert {source for source, target in edges if target == cache} == {file_system}
     assert edges >= {(database, spaces["pg_default"]), (database, spaces["fast"])}
