@@ -193,7 +193,8 @@ sub interrupted
 	my $session = $node->background_psql('postgres', on_error_stop => 0);
 	my $writer  = $node->safe_psql('postgres', 'SELECT writer_pid FROM pg_stat_flashcache');
 	fc_failpoint($node, 'store_open', 'delay:3000000', 3);
-	$session->query_until(qr/begin/, "\\echo begin\n$sql;\n");
+	$session->{stdin} .= "$sql;\n";
+	$session->{run}->pump_nb;
 	$node->poll_query_until('postgres', $ready) or die 'it has not begun';
 	kill 'TERM', $writer;
 	fc_failpoint($node, 'store_open', 'off');
