@@ -1494,7 +1494,6 @@ DECLARE
 	versions text[];
 	took bigint[];
 	connecting text;
-	own_schema text;
 	password text;
 BEGIN
 	IF view IS NULL THEN
@@ -1507,8 +1506,6 @@ BEGIN
 		RETURN;
 	END IF;
 	dblink := @extschema@.pg_flashcache_dblink();
-	SELECT quote_ident(n.nspname) INTO STRICT own_schema FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace
-	WHERE e.extname = 'pg_flashcache';
 
 	/*
 	 * A connection that was left in this session is closed.  None is when this ends, but for a query that is canceled twice.
@@ -1595,7 +1592,7 @@ BEGIN
 					IF EXISTS (SELECT FROM jsonb_array_elements(data) r WHERE jsonb_typeof(r) <> 'object') THEN
 						RAISE datatype_mismatch USING MESSAGE = 'it has sent something that is no row';
 					END IF;
-					EXECUTE format('SELECT count(jsonb_populate_record(NULL::%s.%I, r)) FROM jsonb_array_elements($1) r', own_schema, view)
+					EXECUTE format('SELECT count(jsonb_populate_record(NULL::%s.%I, r)) FROM jsonb_array_elements($1) r', '@extschema@', view)
 						INTO STRICT code USING data;
 					answers[i] := data;
 					stage[i] := 3;

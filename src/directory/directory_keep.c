@@ -173,7 +173,7 @@ fc_directory_restore(FcSlotNo slot, const FcRecord *record, bool instead, FcSlot
 
 	Assert(fc_directory_is_mine() && slot < fc_dir->slots && fc_directory_touching());
 	/* the chunk is absent, or shorter, by now */
-	if ((slot & ((UINT32_C(1) << fc_dir->chunk_shift) - 1)) >= fc_dir->chunk_slots[slot >> fc_dir->chunk_shift])
+	if (!fc_directory_has(slot))
 		return FC_RESTORE_TAKEN;
 	/* a slot that is free is changed by this process only */
 	if (pg_atomic_read_u32(&e->word) != fc_make_word(FIRST_VERSION, FC_SLOT_FREE, 0))

@@ -84,13 +84,6 @@ fc_store_let_go(int timeout_ms)
 		close_unused(changes, timeout_ms);
 }
 
-/* Is that still the opening that the writer leads to? */
-bool
-fc_is_opening(FcDeviceNo no, uint32 opening)
-{
-	return pg_atomic_read_u32(&fc_device(no)->generation) == opening;
-}
-
 /*
  * Opens the device for reading.  By io_uring, where the wait is bounded: the
  * kernel may have to read the file's inode again.  Another file may have its

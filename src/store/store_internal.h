@@ -230,7 +230,6 @@ extern bool fc_call_closing(FcDeviceNo no);
 
 /* That number has just been opened: if it was to be closed, it has been. */
 extern void fc_call_opened(int fd);
-extern bool fc_is_opening(FcDeviceNo no, uint32 opening);
 
 /*
  * As close(); `bounded`: by io_uring, since it may have to wait for the device.
