@@ -792,12 +792,15 @@ BEGIN
 			 */
 			SELECT CASE WHEN NOT o.rolsuper AND o.rolname <> current_user THEN
 				format('schema %I belongs to %I, who is no superuser', n.nspname, o.rolname)
-				ELSE format('view %I belongs to %I, who is no superuser', c.relname, v.rolname) END INTO problem
+				ELSE format('%I belongs to %I, who is no superuser', v.relname, w.rolname) END INTO problem
 			FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 				JOIN pg_database d ON d.datname = current_database()
 				JOIN pg_roles o ON o.oid = CASE n.nspowner WHEN 'pg_database_owner'::regrole THEN d.datdba ELSE n.nspowner END
-				JOIN pg_roles v ON v.oid = c.relowner
-			WHERE c.oid = relation AND (NOT o.rolsuper AND o.rolname <> current_user OR NOT v.rolsuper AND v.rolname <> current_user);
+				-- that one says since when
+				JOIN pg_class v ON v.oid = c.oid OR (v.relnamespace = n.oid AND v.relname = 'pg_stat_flashcache' AND source.extension = 'pg_flashcache')
+				JOIN pg_roles w ON w.oid = v.relowner
+			WHERE c.oid = relation AND (NOT o.rolsuper AND o.rolname <> current_user OR NOT w.rolsuper AND w.rolname <> current_user)
+			LIMIT 1;
 			IF problem IS NOT NULL THEN
 				RETURN NEXT;
 				CONTINUE;

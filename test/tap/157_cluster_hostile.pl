@@ -56,6 +56,11 @@ sub trap
 			INSERT INTO traps.caught VALUES (current_user, 'dblink'); RETURN 'flash_nodes'; END \$\$;
 		CREATE FUNCTION $schema.pg_flashcache_ask_nodes(view text, OUT node text) LANGUAGE plpgsql AS \$\$ BEGIN
 			INSERT INTO traps.caught VALUES (current_user, 'ask_nodes'); END \$\$;
+		CREATE TABLE $schema.pg_flashcache_policy_rules (kind text, schemaname text, objname text, policy text);
+		CREATE FUNCTION $schema.pg_flashcache_policy_changed() RETURNS trigger LANGUAGE plpgsql AS \$\$ BEGIN
+			INSERT INTO traps.caught VALUES (current_user, 'policy'); RETURN NEW; END \$\$;
+		CREATE TRIGGER trap BEFORE INSERT OR UPDATE ON $schema.pg_flashcache_policy_rules
+			FOR EACH ROW EXECUTE FUNCTION $schema.pg_flashcache_policy_changed();
 	};
 	foreach my $view (qw(pg_stat_flashcache pg_stat_flashcache_relation pg_flashcache_advice pg_flashcache_warmth))
 	{
@@ -98,6 +103,12 @@ foreach my $view (qw(gv_stat_flashcache gv_stat_flashcache_relation gv_flashcach
 }
 is((add('appdb', 'n2', conninfo('postgres'), 'pub2'))[0], 3, 'and so is another node');
 is(caught('appdb'), '', 'nothing of the owner has been called');
+
+# Policies are not refused there: their table is found as a member of the extension.
+is($node->safe_psql('appdb', q{SELECT pub2.pg_flashcache_set_policy('database', 'appdb', 'keep');
+	SELECT (SELECT count(*) FROM pub2.pg_flashcache_policy_rules), (SELECT count(*) FROM public.pg_flashcache_policy_rules)}) =~ s/^\n//r, '1|0', 'a policy goes to its table');
+ok($node->poll_query_until('appdb', q{SELECT state = 'known' AND rules = 1 FROM pub2.pg_stat_flashcache_policy_databases WHERE datname = 'appdb'}), 'and is found there');
+is(caught('appdb'), '', 'without anything of the owner');
 
 # Also where nothing would be refused, nothing is looked up by name.
 $node->safe_psql('appdb', "ALTER SCHEMA pub2 OWNER TO $superuser");
