@@ -14,7 +14,7 @@ use Test::More;
 
 use constant SECRET => "p\xc3\xa4ss_tOpS3cret";
 
-my $node = fc_new_node('primary');
+my $node = fc_new_node('primary', conf => 'pg_flashcache.max_policy_files = 100');
 my $superuser = $node->safe_psql('postgres', 'SELECT current_user');
 
 # Where the nodes are: a text that is none is none in this encoding.
@@ -241,7 +241,9 @@ $listener->close;
 sub fake_node
 {
 	my ($words) = @_;
-	is((add('world', 'zfake', "host=127.0.0.1 port=$port user=x sslmode=disable gssencmode=disable dbname=$words password=" . SECRET))[0], 0, "a node that says: $words");
+	my $oldest = $node->pg_version >= 18 ? 'max_protocol_version=3.0' : '';
+	is((add('world', 'zfake', "host=127.0.0.1 port=$port user=x sslmode=disable gssencmode=disable $oldest dbname=$words password=" . SECRET))[0],
+		0, "a node that says: $words");
 	my $answer = as('watcher', 'world', 'SELECT node, node_state, state, node_reason FROM gv_stat_flashcache ORDER BY node');
 	sql(q{SELECT pg_flashcache_remove_node('zfake')});
 	return $answer;
