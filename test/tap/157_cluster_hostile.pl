@@ -143,6 +143,14 @@ is(as('watcher', 'world', q{SELECT node_state, node_reason FROM gv_flashcache_wa
 	'refused|pg_flashcache_warmth there belongs to dev, who is no superuser', 'a view whose owner could make another of it');
 is(caught($_), '', "nothing of others has been called in $_") foreach qw(shop older appdb);
 
+# Who may have triggers on the table of policies has none that runs when a policy is set.
+$node->safe_psql('shop', 'GRANT TRIGGER ON pg_flashcache_policy_rules TO dev');
+like(as('dev', 'shop', q{CREATE FUNCTION public.fall() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+	INSERT INTO traps.caught VALUES (current_user, 'trigger'); RETURN NEW; END $$;
+	CREATE TRIGGER trap BEFORE INSERT OR UPDATE ON pg_flashcache_policy_rules FOR EACH ROW EXECUTE FUNCTION public.fall(); SELECT 'made'}), qr/^made$/, 'a trigger on the table of policies');
+(undef, undef, $error) = $node->psql('shop', q{SELECT pg_flashcache_set_policy('database', 'shop', 'keep')});
+like($error, qr/ERROR:  the table of rules is not as the extension has made it/, 'keeps them from being set');
+
 # The settings of a database are its owner's, over there as well.
 $node->safe_psql('shop', 'CREATE SCHEMA evil AUTHORIZATION dev; GRANT USAGE ON SCHEMA evil TO PUBLIC');
 as('dev', 'shop', trap('evil') . q{;
