@@ -776,7 +776,7 @@ BEGIN
 				FROM pg_extension e
 					JOIN pg_depend d ON d.refclassid = 'pg_extension'::regclass AND d.refobjid = e.oid AND d.deptype = 'e'
 					JOIN pg_class c ON d.classid = 'pg_class'::regclass AND c.oid = d.objid
-				WHERE e.extname = source.extension AND c.relname = source.view;
+				WHERE e.extname = source.extension AND c.relname = source.view AND c.relnamespace = e.extnamespace;
 			END IF;
 			IF relation IS NULL THEN
 				problem := CASE
@@ -786,12 +786,21 @@ BEGIN
 				RETURN NEXT;
 				CONTINUE;
 			END IF;
-			-- Its name is looked up once more below: whoever owns the schema could have put something else there by then.
-			SELECT format('schema %I belongs to %I, who is no superuser', n.nspname, o.rolname) INTO problem
+			/*
+			 * Its name is looked up once more below: whoever owns the schema could have put something else there by then.
+			 * And what a view calls, it calls with the rights of whoever reads it.
+			 */
+			SELECT CASE WHEN NOT o.rolsuper AND o.rolname <> current_user THEN
+				format('schema %I belongs to %I, who is no superuser', n.nspname, o.rolname)
+				ELSE format('%I belongs to %I, who is no superuser', v.relname, w.rolname) END INTO problem
 			FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 				JOIN pg_database d ON d.datname = current_database()
 				JOIN pg_roles o ON o.oid = CASE n.nspowner WHEN 'pg_database_owner'::regrole THEN d.datdba ELSE n.nspowner END
-			WHERE c.oid = relation AND NOT o.rolsuper AND o.rolname <> current_user;
+				-- that one says since when
+				JOIN pg_class v ON v.oid = c.oid OR (v.relnamespace = n.oid AND v.relname = 'pg_stat_flashcache' AND source.extension = 'pg_flashcache')
+				JOIN pg_roles w ON w.oid = v.relowner
+			WHERE c.oid = relation AND (NOT o.rolsuper AND o.rolname <> current_user OR NOT w.rolsuper AND w.rolname <> current_user)
+			LIMIT 1;
 			IF problem IS NOT NULL THEN
 				RETURN NEXT;
 				CONTINUE;
@@ -812,7 +821,9 @@ BEGIN
 			-- Old objects of that extension lack the view that says since when.
 			IF source.section = 'statements' AND NOT EXISTS (
 				SELECT FROM pg_depend d JOIN pg_class c ON d.classid = 'pg_class'::regclass AND c.oid = d.objid
-				WHERE c.relname = 'pg_stat_statements_info' AND d.deptype = 'e' AND d.refclassid = 'pg_extension'::regclass
+				WHERE c.relname = 'pg_stat_statements_info' AND c.relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = relation)
+					AND (SELECT rolsuper FROM pg_roles WHERE oid = c.relowner)
+					AND d.deptype = 'e' AND d.refclassid = 'pg_extension'::regclass
 					AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = source.extension)) THEN
 				epoch := NULL;
 			END IF;
@@ -907,12 +918,29 @@ COMMENT ON FUNCTION pg_flashcache_snapshot_collect(jsonb, integer) IS
 CREATE FUNCTION pg_flashcache_check_retention(
 	keep interval,
 	max_bytes bigint,
-	settings_lost boolean)
+	settings_lost boolean,
+	tables regclass[])
 RETURNS void
-LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+LANGUAGE plpgsql STABLE PARALLEL SAFE
 SET search_path = pg_catalog, pg_temp
 AS $body$
+DECLARE
+	stranger text;
 BEGIN
+	-- A trigger runs with the rights of whoever writes to its table: as it is easily granted with ALL, and by default privileges.
+	SELECT s.name INTO stranger FROM (
+		SELECT coalesce(r.rolname, 'PUBLIC') FROM pg_class c CROSS JOIN LATERAL aclexplode(c.relacl) a LEFT JOIN pg_roles r ON r.oid = a.grantee
+		WHERE c.oid = ANY (tables) AND a.privilege_type = 'TRIGGER' AND r.rolsuper IS NOT TRUE
+		UNION ALL
+		SELECT r.rolname FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid JOIN pg_roles r ON r.oid = p.proowner
+		WHERE t.tgrelid = ANY (tables) AND NOT t.tgisinternal AND NOT r.rolsuper
+		UNION ALL
+		SELECT 'PUBLIC' FROM pg_trigger t WHERE t.tgrelid = ANY (tables) AND t.tgqual IS NOT NULL) s(name)
+	ORDER BY 1 LIMIT 1;
+	IF stranger IS NOT NULL THEN
+		RAISE object_not_in_prerequisite_state USING MESSAGE = format('%s can have code run by whoever takes or drops snapshots', stranger),
+			HINT = 'REVOKE TRIGGER on the tables pg_flashcache_snapshot... from all who are no superusers, and drop triggers that are there.';
+	END IF;
 	IF settings_lost THEN
 		RAISE object_not_in_prerequisite_state USING MESSAGE = 'the row of pg_flashcache_snapshot_settings is missing',
 			HINT = 'INSERT INTO pg_flashcache_snapshot_settings DEFAULT VALUES, as a superuser, puts it back.';
@@ -928,8 +956,8 @@ BEGIN
 END
 $body$;
 
-COMMENT ON FUNCTION pg_flashcache_check_retention(interval, bigint, boolean) IS
-	'refuses what would drop snapshots by a mistake; for the functions that drop them';
+COMMENT ON FUNCTION pg_flashcache_check_retention(interval, bigint, boolean, regclass[]) IS
+	'refuses what would drop snapshots by a mistake, or run code of others; for the functions that take and drop them';
 
 CREATE FUNCTION pg_flashcache_drop_snapshots(
 	keep interval DEFAULT NULL,
@@ -940,7 +968,9 @@ SET search_path = pg_catalog, pg_temp
 SET jit = off
 BEGIN ATOMIC
 	SELECT @extschema@.pg_flashcache_check_retention(pg_flashcache_drop_snapshots.keep, pg_flashcache_drop_snapshots.max_bytes,
-		NOT EXISTS (SELECT FROM @extschema@.pg_flashcache_snapshot_settings));
+		NOT EXISTS (SELECT FROM @extschema@.pg_flashcache_snapshot_settings),
+		ARRAY['@extschema@.pg_flashcache_snapshots'::pg_catalog.regclass, '@extschema@.pg_flashcache_snapshot_data'::pg_catalog.regclass,
+			'@extschema@.pg_flashcache_snapshot_state'::pg_catalog.regclass, '@extschema@.pg_flashcache_snapshot_settings'::pg_catalog.regclass]);
 	WITH sizes AS (
 		SELECT d.snapshot, pg_catalog.sum(pg_catalog.pg_column_size(d.data)) AS bytes
 		FROM @extschema@.pg_flashcache_snapshot_data d GROUP BY d.snapshot),
@@ -975,7 +1005,9 @@ SET search_path = pg_catalog, pg_temp
 SET jit = off
 BEGIN ATOMIC
 	SELECT @extschema@.pg_flashcache_check_retention(pg_flashcache_snapshot.keep, pg_flashcache_snapshot.max_bytes,
-		NOT EXISTS (SELECT FROM @extschema@.pg_flashcache_snapshot_settings));
+		NOT EXISTS (SELECT FROM @extschema@.pg_flashcache_snapshot_settings),
+		ARRAY['@extschema@.pg_flashcache_snapshots'::pg_catalog.regclass, '@extschema@.pg_flashcache_snapshot_data'::pg_catalog.regclass,
+			'@extschema@.pg_flashcache_snapshot_state'::pg_catalog.regclass, '@extschema@.pg_flashcache_snapshot_settings'::pg_catalog.regclass]);
 	-- A row that was lost and put back begins at 0, though there are snapshots.
 	UPDATE @extschema@.pg_flashcache_snapshot_settings t
 		SET last_snapshot = GREATEST(t.last_snapshot, (SELECT pg_catalog.max(s.id) FROM @extschema@.pg_flashcache_snapshots s))
@@ -1277,42 +1309,11 @@ GRANT SELECT ON pg_flashcache_tablespaces TO pg_read_all_stats;
  * Nodes are asked as the owner of the extension.  So only servers of superusers count, and dblink is used only from a schema
  * that superusers alone may use: nobody else can put something in its place, and a connection that is left in the session,
  * since a query was canceled just then, is of no use to its user, who cannot name a function of dblink.
+ *
+ * Of this extension the functions below look up nothing by its name, neither a function nor a type: who owns its schema may
+ * let that name mean something of his own at any moment.  So each of them has the check of dblink itself.  They refuse such
+ * a schema all the same: whoever reads a view there gives his own rights away.
  */
-CREATE FUNCTION pg_flashcache_dblink()
-RETURNS text
-LANGUAGE plpgsql STABLE PARALLEL UNSAFE
-SET search_path = pg_catalog, pg_temp
-AS $body$
-DECLARE
-	found record;
-BEGIN
-	SELECT quote_ident(n.nspname) AS schema, CASE WHEN NOT o.rolsuper THEN
-			format('dblink is in schema %I, which belongs to %I, who is no superuser', n.nspname, o.rolname)
-		WHEN NOT x.rolsuper THEN format('dblink belongs to %I, who is no superuser', x.rolname)
-		WHEN EXISTS (SELECT FROM aclexplode(coalesce(n.nspacl, acldefault('n', n.nspowner))) a
-				LEFT JOIN pg_roles r ON r.oid = a.grantee WHERE r.rolsuper IS NOT TRUE) THEN
-			format('dblink is in schema %I, which others than superusers may use', n.nspname) END AS fault
-	INTO found
-	FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace
-		JOIN pg_database d ON d.datname = current_database()
-		JOIN pg_roles o ON o.oid = CASE n.nspowner WHEN 'pg_database_owner'::regrole THEN d.datdba ELSE n.nspowner END
-		JOIN pg_roles x ON x.oid = e.extowner
-	WHERE e.extname = 'dblink';
-	IF found.schema IS NULL OR found.fault IS NOT NULL THEN
-		RAISE object_not_in_prerequisite_state USING
-			MESSAGE = coalesce(found.fault, 'nodes are asked through the extension dblink, which is not in this database'),
-			HINT = CASE WHEN found.fault IS NULL THEN 'CREATE SCHEMA flash_nodes; CREATE EXTENSION dblink SCHEMA flash_nodes; as a superuser.'
-				ELSE 'As a superuser: CREATE SCHEMA flash_nodes; ALTER EXTENSION dblink SET SCHEMA flash_nodes. Where others need dblink, have the nodes in another database.' END;
-	END IF;
-	RETURN found.schema;
-END
-$body$;
-
-COMMENT ON FUNCTION pg_flashcache_dblink() IS
-	'schema of dblink, as SQL spells it, if nodes can be asked through it; an error says why not';
-
-REVOKE ALL ON FUNCTION pg_flashcache_dblink() FROM PUBLIC;
-
 CREATE FUNCTION pg_flashcache_add_node(
 	name text,
 	conninfo text,
@@ -1326,6 +1327,7 @@ DECLARE
 	rest text := btrim(conninfo, E' \t\n\r');
 	part text[];
 	value text;
+	found record;
 	given jsonb := '{}';
 	secrets constant text[] := '{user,password,sslpassword}';
 	own constant text := 'pg_flashcache_' || name;
@@ -1356,7 +1358,11 @@ BEGIN
 				HINT = 'Give key=value pairs, as in ''host=10.0.0.2 dbname=postgres user=flash_monitor''; it is not quoted here, since it may hold a password.';
 		END IF;
 		rest := substr(rest, length((regexp_match(rest, $re$^[A-Za-z_]+\s*=\s*(?:'(?:[^'\\]|\\.)*'|(?:[^\s'\\]|\\.)*)(?:\s+|$)$re$))[1]) + 1);
-		value := regexp_replace(coalesce(part[2], part[3]), $re$\\(.)$re$, '\1', 'g');
+		value := regexp_replace(coalesce(part[2], part[3]), $re$\\(.)$re$, $re$\1$re$, 'g');
+		IF part[1] = 'connect_timeout' THEN
+			RAISE invalid_parameter_value USING MESSAGE = 'connect_timeout cannot be in the connection string of a node',
+				HINT = 'The third argument is the time that it may take to connect, and again to answer: timeout => ''2 seconds''.';
+		END IF;
 		IF value <> '' THEN
 			given := given || jsonb_build_object(part[1], value);
 		END IF;
@@ -1369,7 +1375,32 @@ BEGIN
 		RAISE read_only_sql_transaction USING MESSAGE = 'nodes cannot be added on a standby',
 			HINT = 'Add them on the primary: its standbys have the same nodes.';
 	END IF;
-	PERFORM @extschema@.pg_flashcache_dblink();
+	SELECT quote_ident(n.nspname) AS dblink, f.fault, CASE
+			WHEN f.own THEN 'Create the extension in a schema of a superuser, or in a database of one, such as postgres.'
+			WHEN f.fault IS NOT NULL THEN 'As a superuser: CREATE SCHEMA flash_nodes; ALTER EXTENSION dblink SET SCHEMA flash_nodes. Where others need dblink, have the nodes in another database.'
+			ELSE 'CREATE SCHEMA flash_nodes; CREATE EXTENSION dblink SCHEMA flash_nodes; as a superuser.' END AS hint
+	INTO found
+	FROM pg_database d
+		LEFT JOIN pg_extension m ON m.extname = 'pg_flashcache'
+		LEFT JOIN pg_namespace h ON h.oid = m.extnamespace
+		LEFT JOIN pg_roles i ON i.oid = CASE h.nspowner WHEN 'pg_database_owner'::regrole THEN d.datdba ELSE h.nspowner END
+		LEFT JOIN pg_extension e ON e.extname = 'dblink'
+		LEFT JOIN pg_namespace n ON n.oid = e.extnamespace
+		LEFT JOIN pg_roles o ON o.oid = CASE n.nspowner WHEN 'pg_database_owner'::regrole THEN d.datdba ELSE n.nspowner END
+		LEFT JOIN pg_roles x ON x.oid = e.extowner
+		CROSS JOIN LATERAL (SELECT i.rolsuper IS NOT TRUE AS own, CASE
+			WHEN i.rolsuper IS NOT TRUE THEN format('the extension is in schema %I, which belongs to %I, who is no superuser', h.nspname, i.rolname)
+			WHEN NOT o.rolsuper THEN format('dblink is in schema %I, which belongs to %I, who is no superuser', n.nspname, o.rolname)
+			WHEN NOT x.rolsuper THEN format('dblink belongs to %I, who is no superuser', x.rolname)
+			WHEN EXISTS (SELECT FROM aclexplode(coalesce(n.nspacl, acldefault('n', n.nspowner))) a
+				LEFT JOIN pg_roles r ON r.oid = a.grantee WHERE r.rolsuper IS NOT TRUE) THEN
+				format('dblink is in schema %I, which others than superusers may use', n.nspname) END AS fault) f
+	WHERE d.datname = current_database();
+	IF found.dblink IS NULL OR found.fault IS NOT NULL THEN
+		RAISE object_not_in_prerequisite_state USING
+			MESSAGE = coalesce(found.fault, 'nodes are asked through the extension dblink, which is not in this database'),
+			HINT = found.hint;
+	END IF;
 	IF EXISTS (SELECT FROM pg_foreign_server WHERE srvname = own) THEN
 		RAISE duplicate_object USING MESSAGE = format('there is a node "%s" already', name),
 			HINT = format('SELECT pg_flashcache_remove_node(%L) removes it; ALTER SERVER %I changes where it is.', name, own);
@@ -1433,8 +1464,8 @@ CREATE VIEW pg_flashcache_nodes AS
 		COALESCE(o.options OPERATOR(pg_catalog.->>) 'host', o.options OPERATOR(pg_catalog.->>) 'hostaddr') AS host,
 		o.options OPERATOR(pg_catalog.->>) 'port' AS port,
 		o.options OPERATOR(pg_catalog.->>) 'dbname' AS dbname,
-		pg_catalog.make_interval(secs => COALESCE((pg_catalog.substring(o.options OPERATOR(pg_catalog.->>) 'connect_timeout',
-			'^[0-9]{1,4}$'))::pg_catalog.float8, 3)) AS timeout,
+		pg_catalog.make_interval(secs => (pg_catalog.substring(o.options OPERATOR(pg_catalog.->>) 'connect_timeout',
+			'^([1-9]|[1-5][0-9]|60)$'))::pg_catalog.float8) AS timeout,
 		r.rolsuper AS trusted
 	FROM pg_catalog.pg_foreign_server s
 		JOIN pg_catalog.pg_roles r ON r.oid OPERATOR(pg_catalog.=) s.srvowner
@@ -1455,7 +1486,7 @@ COMMENT ON COLUMN pg_flashcache_nodes.port IS
 COMMENT ON COLUMN pg_flashcache_nodes.dbname IS
 	'database that is asked there: relations are those of this database';
 COMMENT ON COLUMN pg_flashcache_nodes.timeout IS
-	'time that it may take to connect, and again to answer';
+	'time that it may take to connect, and again to answer; NULL: its foreign server has no connect_timeout of 1 to 60 seconds, and the node is not asked';
 COMMENT ON COLUMN pg_flashcache_nodes.trusted IS
 	'whether the foreign server belongs to a superuser; otherwise the node is not asked';
 
@@ -1476,7 +1507,9 @@ SET jit = off
 AS $body$
 DECLARE
 	one record;
+	found record;
 	dblink text;
+	fields text;		-- of the view, with their types
 	pending int := 0;
 	slept float8 := 0.001;
 	code text;
@@ -1490,11 +1523,14 @@ DECLARE
 	milliseconds bigint[];
 	states text[];
 	reasons text[];
+	said text[];		-- by the node, or by libpq: maybe no text in this encoding, and with a password
+	refusals text[];	-- SQLSTATE of a connection that was not made
 	roles text[];
 	versions text[];
 	took bigint[];
 	connecting text;
 	password text;
+	masked boolean;
 BEGIN
 	IF view IS NULL THEN
 		RAISE null_value_not_allowed USING MESSAGE = 'view must not be NULL';
@@ -1505,7 +1541,39 @@ BEGIN
 	IF NOT EXISTS (SELECT FROM pg_foreign_server WHERE srvtype = 'pg_flashcache') THEN
 		RETURN;
 	END IF;
-	dblink := @extschema@.pg_flashcache_dblink();
+	SELECT quote_ident(n.nspname) AS dblink, f.fault, CASE
+			WHEN f.own THEN 'Create the extension in a schema of a superuser, or in a database of one, such as postgres.'
+			WHEN f.fault IS NOT NULL THEN 'As a superuser: CREATE SCHEMA flash_nodes; ALTER EXTENSION dblink SET SCHEMA flash_nodes. Where others need dblink, have the nodes in another database.'
+			ELSE 'CREATE SCHEMA flash_nodes; CREATE EXTENSION dblink SCHEMA flash_nodes; as a superuser.' END AS hint
+	INTO found
+	FROM pg_database d
+		LEFT JOIN pg_extension m ON m.extname = 'pg_flashcache'
+		LEFT JOIN pg_namespace h ON h.oid = m.extnamespace
+		LEFT JOIN pg_roles i ON i.oid = CASE h.nspowner WHEN 'pg_database_owner'::regrole THEN d.datdba ELSE h.nspowner END
+		LEFT JOIN pg_extension e ON e.extname = 'dblink'
+		LEFT JOIN pg_namespace n ON n.oid = e.extnamespace
+		LEFT JOIN pg_roles o ON o.oid = CASE n.nspowner WHEN 'pg_database_owner'::regrole THEN d.datdba ELSE n.nspowner END
+		LEFT JOIN pg_roles x ON x.oid = e.extowner
+		CROSS JOIN LATERAL (SELECT i.rolsuper IS NOT TRUE AS own, CASE
+			WHEN i.rolsuper IS NOT TRUE THEN format('the extension is in schema %I, which belongs to %I, who is no superuser', h.nspname, i.rolname)
+			WHEN NOT o.rolsuper THEN format('dblink is in schema %I, which belongs to %I, who is no superuser', n.nspname, o.rolname)
+			WHEN NOT x.rolsuper THEN format('dblink belongs to %I, who is no superuser', x.rolname)
+			WHEN EXISTS (SELECT FROM aclexplode(coalesce(n.nspacl, acldefault('n', n.nspowner))) a
+				LEFT JOIN pg_roles r ON r.oid = a.grantee WHERE r.rolsuper IS NOT TRUE) THEN
+				format('dblink is in schema %I, which others than superusers may use', n.nspname) END AS fault) f
+	WHERE d.datname = current_database();
+	IF found.dblink IS NULL OR found.fault IS NOT NULL THEN
+		RAISE object_not_in_prerequisite_state USING
+			MESSAGE = coalesce(found.fault, 'nodes are asked through the extension dblink, which is not in this database'),
+			HINT = found.hint;
+	END IF;
+	dblink := found.dblink;
+	SELECT string_agg(format('%I %s', a.attname, format_type(a.atttypid, a.atttypmod)), ', ' ORDER BY a.attnum) INTO fields
+	FROM pg_extension e JOIN pg_class c ON c.relnamespace = e.extnamespace
+		JOIN pg_depend d ON d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype = 'e'
+			AND d.refclassid = 'pg_extension'::regclass AND d.refobjid = e.oid
+		JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+	WHERE e.extname = 'pg_flashcache' AND c.relname = view;
 
 	/*
 	 * A connection that was left in this session is closed.  None is when this ends, but for a query that is canceled twice.
@@ -1513,15 +1581,15 @@ BEGIN
 	FOR one IN
 		SELECT s.oid, s.srvname, r.rolsuper, r.rolname,
 			CASE WHEN starts_with(s.srvname, 'pg_flashcache_') THEN substr(s.srvname, 15) ELSE s.srvname END AS node,
-			coalesce((SELECT substring(o.option_value, '^[0-9]{1,4}$')::bigint FROM pg_options_to_table(s.srvoptions) o
-				WHERE o.option_name = 'connect_timeout'), 3) * 1000 AS ms
+			(SELECT substring(o.option_value, '^([1-9]|[1-5][0-9]|60)$')::bigint FROM pg_options_to_table(s.srvoptions) o
+				WHERE o.option_name = 'connect_timeout') * 1000 AS ms
 		FROM pg_foreign_server s JOIN pg_roles r ON r.oid = s.srvowner
 		WHERE s.srvtype = 'pg_flashcache' ORDER BY 5
 	LOOP
 		pending := pending + 1;
 		nodes[pending] := one.node;
 		connections[pending] := format('pg_flashcache node %s', one.oid);
-		milliseconds[pending] := greatest(one.ms, 1000);
+		milliseconds[pending] := one.ms;
 		began[pending] := clock_timestamp();
 		stage[pending] := 4;
 		answers[pending] := '[]';
@@ -1530,18 +1598,21 @@ BEGIN
 			reasons[pending] := format('the foreign server belongs to %I, who is no superuser', one.rolname);
 			CONTINUE;
 		END IF;
+		IF one.ms IS NULL THEN
+			states[pending] := 'refused';
+			reasons[pending] := 'the foreign server has no connect_timeout of 1 to 60 seconds';
+			CONTINUE;
+		END IF;
 		EXECUTE format('SELECT %s.dblink_disconnect($1) WHERE $1 = ANY (%1$s.dblink_get_connections())', dblink) USING connections[pending];
 		connecting := one.node;
 		BEGIN
 			EXECUTE format('SELECT %s.dblink_connect($1, $2)', dblink) USING connections[pending], one.srvname::text;
 			stage[pending] := 1;
 		EXCEPTION
-			WHEN OTHERS THEN
+			WHEN OTHERS OR assert_failure THEN
 				GET STACKED DIAGNOSTICS detail = PG_EXCEPTION_DETAIL;
-				reasons[pending] := split_part(btrim(coalesce(nullif(detail, ''), SQLERRM), E'\n '), E'\n', 1);
-				states[pending] := CASE WHEN SQLSTATE NOT LIKE '08%'
-					OR reasons[pending] ~ 'FATAL' AND reasons[pending] !~ 'starting up|shutting down|recovery|accepting connections'
-					THEN 'refused' ELSE 'down' END;
+				said[pending] := coalesce(nullif(detail, ''), SQLERRM);
+				refusals[pending] := SQLSTATE;
 		END;
 		connecting := NULL;
 		took[pending] := extract(epoch FROM clock_timestamp() - began[pending]) * 1000000;
@@ -1553,16 +1624,34 @@ BEGIN
 		began[i] := clock_timestamp();
 		/*
 		 * Two statements of one transaction, in which the settings end.  No column is named: a version that does not have it
-		 * sends an object without it.
+		 * sends an object without it.  The second statement finds the view in the extension's schema only if it is the
+		 * extension's there, and nobody but superusers can put another in its place; no other name is looked up by the path.
 		 */
 		EXECUTE format('SELECT %s.dblink_send_query($1, $2)', dblink) USING connections[i], format($q$
-			SELECT CASE WHEN pg_catalog.pg_is_in_recovery() THEN 'standby' ELSE 'primary' END, e.extversion,
-				pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog', pg_catalog.quote_ident(n.nspname), 'pg_temp'), true),
+			SELECT CASE WHEN pg_catalog.pg_is_in_recovery() THEN 'standby' ELSE 'primary' END, e.extversion, f.fault,
+				pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', 'pg_catalog',
+					CASE WHEN f.fault IS NULL AND c.oid IS NOT NULL THEN pg_catalog.quote_ident(n.nspname) END, 'pg_temp'), true),
 				pg_catalog.set_config('statement_timeout', %2$L, true), pg_catalog.set_config('lock_timeout', %2$L, true),
 				pg_catalog.set_config('datestyle', 'ISO', true)
-			FROM (SELECT) one LEFT JOIN pg_catalog.pg_extension e ON e.extname OPERATOR(pg_catalog.=) 'pg_flashcache'
-				LEFT JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) e.extnamespace;
-			SELECT to_jsonb(v) FROM %1$I v$q$, view, milliseconds[i]::text);
+			FROM pg_catalog.pg_database d
+				LEFT JOIN pg_catalog.pg_extension e ON e.extname OPERATOR(pg_catalog.=) 'pg_flashcache'
+				LEFT JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) e.extnamespace
+				LEFT JOIN pg_catalog.pg_roles o ON o.oid OPERATOR(pg_catalog.=) CASE
+					WHEN n.nspowner OPERATOR(pg_catalog.=) 'pg_database_owner'::pg_catalog.regrole::pg_catalog.oid THEN d.datdba ELSE n.nspowner END
+				LEFT JOIN pg_catalog.pg_class c ON c.relnamespace OPERATOR(pg_catalog.=) n.oid AND c.relname OPERATOR(pg_catalog.=) %1$L
+					AND EXISTS (SELECT FROM pg_catalog.pg_depend p
+						WHERE p.classid OPERATOR(pg_catalog.=) 'pg_catalog.pg_class'::pg_catalog.regclass AND p.objid OPERATOR(pg_catalog.=) c.oid
+							AND p.refclassid OPERATOR(pg_catalog.=) 'pg_catalog.pg_extension'::pg_catalog.regclass
+							AND p.refobjid OPERATOR(pg_catalog.=) e.oid AND p.deptype OPERATOR(pg_catalog.=) 'e')
+				LEFT JOIN pg_catalog.pg_roles w ON w.oid OPERATOR(pg_catalog.=) c.relowner
+				CROSS JOIN LATERAL (SELECT CASE
+					WHEN NOT o.rolsuper THEN pg_catalog.format('the extension there is in schema %%I, which belongs to %%I, who is no superuser',
+						n.nspname, o.rolname)
+					WHEN NOT w.rolsuper THEN pg_catalog.format('%%I there belongs to %%I, who is no superuser', c.relname, w.rolname)
+					WHEN NOT pg_catalog.has_schema_privilege(n.oid, 'USAGE') THEN pg_catalog.format('permission denied for schema %%I', n.nspname)
+					END AS fault) f
+			WHERE d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database();
+			SELECT pg_catalog.to_jsonb(v) FROM %1$I v$q$, view, milliseconds[i]::text);
 	END LOOP;
 	LOOP
 		pending := 0;
@@ -1579,21 +1668,30 @@ BEGIN
 						pending := pending + 1;
 					END IF;
 				ELSIF stage[i] = 1 THEN
-					EXECUTE format('SELECT r.role, r.version FROM %s.dblink_get_result($1) r(role text, version text, a text, b text, c text, d text)', dblink)
-						INTO STRICT code, message USING connections[i];
+					-- Here as below, what is no text in this encoding is an error.
+					EXECUTE format('SELECT r.role, r.version, r.fault FROM %s.dblink_get_result($1)
+							r(role text, version text, fault text, a text, b text, c text, d text)
+						WHERE length(convert_to(concat(r.role, r.version, r.fault), getdatabaseencoding())) >= 0', dblink)
+						INTO STRICT code, message, detail USING connections[i];
 					roles[i] := code;
 					versions[i] := message;
 					stage[i] := 2;
-					pending := pending + 1;
+					IF detail IS NULL THEN
+						pending := pending + 1;
+					ELSE
+						stage[i] := 4;
+						states[i] := 'refused';
+						said[i] := detail;
+					END IF;
 				ELSE
-					EXECUTE format('SELECT coalesce(jsonb_agg(r.data::jsonb), ''[]'') FROM %s.dblink_get_result($1) r(data text)', dblink)
+					EXECUTE format('SELECT coalesce(jsonb_agg(r.data::jsonb), ''[]'') FROM %s.dblink_get_result($1) r(data text)
+						WHERE length(convert_to(concat(r.data), getdatabaseencoding())) >= 0', dblink)
 						INTO STRICT data USING connections[i];
 					-- What does not fit the view here must not keep the others' rows from being shown.
 					IF EXISTS (SELECT FROM jsonb_array_elements(data) r WHERE jsonb_typeof(r) <> 'object') THEN
 						RAISE datatype_mismatch USING MESSAGE = 'it has sent something that is no row';
 					END IF;
-					EXECUTE format('SELECT count(jsonb_populate_record(NULL::%s.%I, r)) FROM jsonb_array_elements($1) r', '@extschema@', view)
-						INTO STRICT code USING data;
+					EXECUTE format('SELECT count(*) FROM jsonb_to_recordset($1) AS r(%s)', fields) INTO STRICT code USING data;
 					answers[i] := data;
 					stage[i] := 3;
 					states[i] := 'up';
@@ -1602,23 +1700,26 @@ BEGIN
 				WHEN query_canceled THEN
 					-- There, or here?
 					GET STACKED DIAGNOSTICS message = PG_EXCEPTION_CONTEXT;
-					IF position(connections[i] IN message) = 0 THEN
+					IF replace(message, connections[i], '') = message THEN
 						RAISE;
 					END IF;
 					stage[i] := 4;
 					states[i] := 'slow';
-					reasons[i] := 'the query was canceled there: ' || btrim(SQLERRM, E'\n ');
-				WHEN OTHERS THEN
+					said[i] := 'the query was canceled there: ' || SQLERRM;
+				WHEN OTHERS OR assert_failure THEN
 					stage[i] := 4;
 					states[i] := CASE
 						WHEN SQLSTATE LIKE '08%' OR SQLSTATE LIKE '57P%' OR SQLSTATE = 'XX000' THEN 'down'
 						WHEN SQLSTATE = '55P03' THEN 'slow'
 						WHEN SQLSTATE IN ('42P01', '42883', '42703') THEN 'lacking'
 						ELSE 'refused' END;
-					reasons[i] := CASE
-						WHEN states[i] = 'lacking' AND versions[i] IS NULL THEN 'the database that is asked has no extension pg_flashcache'
-						WHEN states[i] = 'lacking' THEN format('version %s of the extension there has no %s', versions[i], view)
-						ELSE split_part(btrim(SQLERRM, E'\n '), E'\n', 1) END;
+					IF states[i] <> 'lacking' THEN
+						said[i] := SQLERRM;
+					ELSIF versions[i] IS NULL THEN
+						reasons[i] := 'the database that is asked has no extension pg_flashcache';
+					ELSE
+						reasons[i] := format('version %s of the extension there has no %s', versions[i], view);
+					END IF;
 			END;
 			IF stage[i] > 2 THEN
 				took[i] := took[i] + extract(epoch FROM clock_timestamp() - began[i]) * 1000000;
@@ -1635,13 +1736,37 @@ BEGIN
 	FOR i IN 1 .. cardinality(nodes) LOOP
 		node := nodes[i];
 		node_state := states[i];
-		-- A server that is not what it should be may say what it was told.
 		node_reason := reasons[i];
-		FOR password IN SELECT o.option_value FROM pg_user_mappings m CROSS JOIN LATERAL pg_options_to_table(m.umoptions) o
-			WHERE format('pg_flashcache node %s', m.srvid) = connections[i] AND o.option_name LIKE '%password' AND o.option_value <> ''
-		LOOP
-			node_reason := replace(node_reason, password, '***');
-		END LOOP;
+		IF said[i] IS NOT NULL THEN
+			masked := false;
+			BEGIN
+				-- A server that is not what it should be may say what it was told.
+				node_reason := said[i];
+				FOR password IN SELECT o.option_value FROM pg_user_mappings m CROSS JOIN LATERAL pg_options_to_table(m.umoptions) o
+					WHERE format('pg_flashcache node %s', m.srvid) = connections[i] AND o.option_name LIKE '%password' AND o.option_value <> ''
+				LOOP
+					node_reason := replace(node_reason, password, '***');
+				END LOOP;
+				masked := true;
+				-- What it says before a login is in its own encoding: then all that is not ASCII is shown as \ooo.
+				PERFORM convert_to(node_reason, getdatabaseencoding());
+			EXCEPTION WHEN OTHERS THEN
+				BEGIN
+					node_reason := encode(decode(replace(node_reason, E'\\', E'\\\\'), 'escape'), 'escape');
+				EXCEPTION WHEN OTHERS THEN
+					masked := false;
+				END;
+				IF NOT masked THEN
+					node_reason := 'what it says is no text in the encoding of this database';
+				END IF;
+			END;
+			node_reason := split_part(btrim(node_reason, E'\n '), E'\n', 1);
+			IF refusals[i] IS NOT NULL THEN
+				node_state := CASE WHEN refusals[i] NOT LIKE '08%'
+					OR node_reason ~ 'FATAL' AND node_reason !~ 'starting up|shutting down|recovery|accepting connections'
+					THEN 'refused' ELSE 'down' END;
+			END IF;
+		END IF;
 		node_role := roles[i];
 		node_version := versions[i];
 		node_time_us := took[i];
@@ -1653,7 +1778,7 @@ BEGIN
 			RETURN NEXT;
 		END IF;
 	END LOOP;
-EXCEPTION WHEN OTHERS OR query_canceled THEN
+EXCEPTION WHEN OTHERS OR query_canceled OR assert_failure THEN
 	GET STACKED DIAGNOSTICS code = RETURNED_SQLSTATE, message = MESSAGE_TEXT, detail = PG_EXCEPTION_HINT;
 	IF dblink IS NOT NULL THEN
 		FOR i IN 1 .. coalesce(cardinality(connections), 0) LOOP

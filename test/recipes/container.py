@@ -62,6 +62,7 @@ def manifests(root: Path) -> dict[str, bool]:
     image = (folder / "Containerfile").read_text("utf-8")
     user = pod["securityContext"]
     cluster = kinds["Cluster"]["spec"]
+    database = kinds["Database"]["spec"]
     parameters = cluster["postgresql"]["parameters"]
     scratch = cluster["ephemeralVolumeSource"]["volumeClaimTemplate"]["spec"]["resources"]["requests"]["storage"]
     extension = cluster["postgresql"]["extensions"][0]
@@ -84,6 +85,7 @@ def manifests(root: Path) -> dict[str, bool]:
         and cluster["imageName"].endswith(f":{made_for[2]}-minimal-{made_for[3]}")
         and version == made_for[1],
         "the database is of that cluster": kinds["Database"]["spec"]["cluster"]["name"] == kinds["Cluster"]["metadata"]["name"],
+        "and the extension in a schema of the superuser": {"name": database["extensions"][0].get("schema"), "owner": "postgres"} in database.get("schemas", []),
     }
 
 

@@ -164,7 +164,7 @@ like($error, qr/ERROR:  dblink is in schema public, which belongs to weak, who i
 
 sql('CREATE DATABASE odd');
 $primary->safe_psql('odd', q{CREATE EXTENSION pg_flashcache; ALTER EXTENSION pg_flashcache DROP VIEW pg_stat_flashcache; ALTER VIEW pg_stat_flashcache RENAME TO other;
-	CREATE TABLE pg_stat_flashcache (hits text); INSERT INTO pg_stat_flashcache VALUES ('many'); GRANT SELECT ON pg_stat_flashcache TO watcher});
+	CREATE TABLE pg_stat_flashcache (hits text); INSERT INTO pg_stat_flashcache VALUES ('many'); ALTER EXTENSION pg_flashcache ADD TABLE pg_stat_flashcache; GRANT SELECT ON pg_stat_flashcache TO watcher});
 add('8odd', conninfo($primary, 'odd'));
 is(shown($primary, 'gv_stat_flashcache', 'node, node_state, node_reason', q{node IN ('1one', '8odd')}), qq{1one|up|\n8odd|refused|invalid input syntax for type bigint: "many"},
 	'a node whose rows do not fit keeps nobody from seeing the others');

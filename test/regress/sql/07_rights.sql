@@ -43,7 +43,6 @@ BEGIN
 EXCEPTION
   WHEN insufficient_privilege THEN RETURN 'refused';
   WHEN null_value_not_allowed THEN RETURN 'wants a value';
-  WHEN object_not_in_prerequisite_state THEN RETURN 'wants an extension';
 END $$ LANGUAGE plpgsql;
 CREATE FUNCTION fc_try_all(OUT object text, OUT result text) RETURNS SETOF record AS $$
 DECLARE

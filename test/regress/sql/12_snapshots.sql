@@ -179,6 +179,27 @@ SELECT pg_flashcache_drop_snapshots(max_bytes => 0);
 UPDATE pg_flashcache_snapshot_settings SET keep = '1 day';
 RESET ROLE;
 
+-- A trigger would run with the rights of whoever takes or drops snapshots: nobody else can have one there.
+GRANT TRIGGER ON pg_flashcache_snapshot_state TO fc_nobody;
+SELECT pg_flashcache_snapshot();
+SELECT pg_flashcache_drop_snapshots();
+CREATE FUNCTION fc_trap() RETURNS trigger AS $$ BEGIN RAISE 'trapped: %', current_user; END $$ LANGUAGE plpgsql;
+ALTER FUNCTION fc_trap() OWNER TO fc_nobody;
+SET ROLE fc_nobody;
+CREATE TRIGGER fc_trap BEFORE INSERT OR UPDATE ON pg_flashcache_snapshot_state FOR EACH ROW EXECUTE FUNCTION fc_trap();
+RESET ROLE;
+REVOKE TRIGGER ON pg_flashcache_snapshot_state FROM fc_nobody;
+SELECT pg_flashcache_snapshot();
+DROP TRIGGER fc_trap ON pg_flashcache_snapshot_state;
+DROP FUNCTION fc_trap();
+-- What a view calls, it calls with the rights of whoever reads it: that of somebody else is left out.
+ALTER VIEW pg_stat_flashcache OWNER TO fc_nobody;
+SELECT pg_flashcache_snapshot() AS others \gset
+SELECT problems ->> 'cache' AS cache, problems ->> 'flash_latency' AS latency FROM pg_flashcache_snapshots WHERE id = :others;
+ALTER VIEW pg_stat_flashcache OWNER TO CURRENT_USER;
+SELECT pg_flashcache_snapshot() AS ours \gset
+SELECT problems ->> 'cache' AS cache, problems ->> 'flash_latency' AS latency FROM pg_flashcache_snapshots WHERE id = :ours;
+
 -- The owner of the schema renames it, and puts a trap of the same name into its place.
 DROP EXTENSION pg_flashcache;
 CREATE ROLE fc_owner;
