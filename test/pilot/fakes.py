@@ -74,10 +74,13 @@ class FakeTarget:
     def warm_speed(self) -> None:
         self.calls.append("warm")
 
-    def devices(self) -> dict[str, Device]:
+    def devices(self) -> dict[str, list[Device]]:
         return {}
 
     def memory_peak_mb(self) -> int | None:
+        return None
+
+    def fail_over(self, variant: Variant, load: Callable[[int], LoadResult]) -> None:
         return None
 
     def stop(self) -> None:
