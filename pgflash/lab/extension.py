@@ -108,11 +108,11 @@ def _build(bin_folder: str, source: Path, place: Path, libraries: Path) -> Exten
     libraries.mkdir(exist_ok=True)
     shutil.copy(f"{stage}{config(bin_folder, '--pkglibdir')}/{LIBRARY}", libraries)
     script = place / "pg_flashcache.sql"
-    script.write_text(_script(Path(f"{stage}{config(bin_folder, '--sharedir')}") / "extension", libraries), "utf-8")
+    script.write_text(staged_script(Path(f"{stage}{config(bin_folder, '--sharedir')}") / "extension", libraries), "utf-8")
     return Extension(f"{libraries}:$libdir", script)
 
 
-def _script(folder: Path, libraries: Path) -> str:
+def staged_script(folder: Path, libraries: Path) -> str:
     """The extension's own script, made to name the staged library: CREATE EXTENSION looks into the server's folder only."""
     control = (folder / "pg_flashcache.control").read_text("utf-8")
     version = re.search(r"default_version\s*=\s*'([^']+)'", control)
