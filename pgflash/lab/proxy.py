@@ -72,7 +72,7 @@ class Proxy:
         for _ in range(600):
             if self._process.poll() is not None:
                 break
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(BrokeOff):
                 self._ask("show info")
                 return
             time.sleep(0.05)
@@ -103,11 +103,14 @@ class Proxy:
         return {row["svname"]: int(row["stot"]) for row in rows if row["svname"] in self.names}
 
     def _ask(self, words: str) -> str:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as admin:
-            admin.settimeout(30)
-            admin.connect(str(self._admin))
-            admin.sendall(f"{words}\n".encode())
-            answer = b""
-            while more := admin.recv(65536):
-                answer += more
+        answer = b""
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as admin:
+                admin.settimeout(30)
+                admin.connect(str(self._admin))
+                admin.sendall(f"{words}\n".encode())
+                while more := admin.recv(65536):
+                    answer += more
+        except OSError as error:
+            raise BrokeOff(f"the proxy does not answer: {error.strerror or error}") from error
         return answer.decode("utf-8", "replace").strip()

@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from pgflash.errors import MachineError
+from pgflash.errors import BrokeOff, MachineError
 from pgflash.lab import extension, proxy
 from pgflash.lab.proxy import Proxy, socket_name
 from pgflash.lab.work import Work
-from pgflash.pilot import db
+from pgflash.pilot import db, preflight
+from pgflash.pilot.loads import driver_for
 from pgflash.pilot.report.advice import advise
 from pgflash.pilot.report.figures import cluster, failover
 from pgflash.pilot.report.write import make
@@ -160,12 +161,19 @@ def test_connections_go_to_one_node_after_the_other(front: Proxy) -> None:
     front.let_in(["a", "c"])
     assert sorted(reached(front) for _ in range(4)) == [*"aacc"]
     assert front.connections() == {"a": 5, "b": 6, "c": 5}
+    front.stop()
+    with pytest.raises(BrokeOff, match="the proxy does not answer: Connection refused"):
+        front.let_in(["a"])
 
 
-def test_without_haproxy_nothing_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_haproxy_nothing_starts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, minimal: Scenario) -> None:
     monkeypatch.setattr(proxy, "find_program", lambda _: "")
+    for name in ("_check_server", "_check_lab", "check_base"):
+        monkeypatch.setattr(preflight, name, lambda *_: None)
+    several = parse_scenario(TEXT, "test", Path())
+    preflight.check(minimal, driver_for(minimal.load), tmp_path)
     with pytest.raises(MachineError) as caught:
-        proxy.check(Path("/x"))
+        preflight.check(several, driver_for(several.load), tmp_path)
     assert caught.value.message == "there is no haproxy, which spreads the load over the nodes"
     assert caught.value.hint == "install haproxy (Debian: apt-get install haproxy)"
     monkeypatch.setattr(proxy, "find_program", lambda _: "/usr/sbin/haproxy")
