@@ -99,6 +99,7 @@ class FakeSample:
     def __init__(self) -> None:
         self.at = time.monotonic()
         self.sql: dict[str, int] = {"database.blks_hit": 1, "database.blks_read": 1}
+        self.nodes = [self.sql]
         self.devices: dict[str, Any] = {}
         self.cpu = (0.0, 1.0)
 
