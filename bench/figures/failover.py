@@ -14,29 +14,15 @@ import shutil
 import time
 from collections.abc import Sequence
 
-from bench.figures.restart import end_under, window
+from bench.figures.restart import window
 from bench.figures.writes import UPDATE
 from bench.harness import DATABASE, GAUSSIAN, Bench, rotated, say
-from pgflash.errors import BrokeOff
 from pgflash.lab.cluster import Cluster
-from pgflash.system import give_to_server_user
+from pgflash.lab.failover import REPLICATED, end_under, following, make_standby, promote, replayed, wait_until_warm
 from pgflash.units import MB
 
 ARMS = ("warm", "cold")
 GOALS = {"warm": "at least 0.90", "cold": "for comparison"}
-REPLICATED = {"wal_level": "replica", "max_wal_senders": "4", "hot_standby": "on", "synchronous_commit": "off"}
-FOLLOWING = {
-    "pg_flashcache.follow": "on", "pg_flashcache.follow_interval": "2", "pg_flashcache.follow_conninfo": f"dbname={DATABASE} user=postgres",
-}  # fmt: skip
-# A library that is staged beside the server has its objects from a script, and a follower asks for the extension by its name.
-REGISTER = """
-SET allow_system_table_mods = on;
-INSERT INTO pg_extension (oid, extname, extowner, extnamespace, extrelocatable, extversion)
-SELECT pg_nextoid('pg_extension', 'oid', 'pg_extension_oid_index'), 'pg_flashcache', 10, 'public'::regnamespace, false, 'staged'
-WHERE NOT EXISTS (SELECT FROM pg_extension WHERE extname = 'pg_flashcache');
-"""
-GATE = 0.95  # of the primary's pages, before it is killed
-PATIENCE_S = 300
 
 
 def figure(bench: Bench) -> None:
@@ -46,10 +32,9 @@ def figure(bench: Bench) -> None:
     pristine = bench.loaded("pristine", scale)
     database_mb = pristine.number(DATABASE, f"SELECT pg_database_size('{DATABASE}')") // MB
     bench.extension.create(pristine, DATABASE)
-    pristine.script(DATABASE, REGISTER)
     pristine.stop()
     size = f"{database_mb * 47 // 100}MB"
-    settings = {"shared_buffers": f"{scale // 2}MB", "pg_flashcache.keep_stats": "off"} | REPLICATED
+    settings = {"shared_buffers": f"{scale // 2}MB", "synchronous_commit": "off", "pg_flashcache.keep_stats": "off"} | REPLICATED
     select, update = bench.file("gaussian.sql", GAUSSIAN), bench.file("update.sql", UPDATE)
     load = ["-M", "prepared", "-c", "16", "-j", "1", "-s", str(scale), "-f", f"{select}@49", "-f", f"{update}@1", DATABASE]
     for rep in bench.reps(3):
@@ -61,27 +46,23 @@ def figure(bench: Bench) -> None:
 def failover(bench: Bench, arm: str, rep: int, size: str, settings: dict[str, str], limit_mb: int, load: Sequence[str]) -> None:
     bench.disk.fast()
     primary, standby = (_copy(bench, name) for name in ("primary", "standby"))
-    (standby.data / "standby.signal").touch()
-    give_to_server_user(standby.data / "standby.signal")
+    make_standby(standby)
     bench.start_flash("primary", size, settings, limit_mb)
-    follows = settings | {"primary_conninfo": primary.conninfo(DATABASE)} | (FOLLOWING if arm == "warm" else {})
+    follows = settings | {"primary_conninfo": primary.conninfo(DATABASE)} | (following(DATABASE) if arm == "warm" else {})
     bench.start_flash("standby", size, follows, limit_mb)
     standby.let_pause(DATABASE, False)
     bench.warm(primary, load, max_s=300, step_points=0.3)
     primary.let_pause(DATABASE, False)
-    share = _wait_until_warm(standby) if arm == "warm" else 0.0
-    _replayed(primary, standby)
+    share = _warmed(standby) if arm == "warm" else 0.0
+    replayed(primary, standby, DATABASE)
     for cluster in (primary, standby):
         cluster.let_pause(DATABASE, True)
     record, limit = bench.record, bench.limit_words(standby)
     bench.disk.slow()
     record.add(f"{arm}.before", rep, **window(bench, primary, load), limit=limit, disk=bench.disk.name)
-    end_under(primary, load, primary.kill)
+    end_under(lambda: primary.pgbench("-T", "20", *load), primary.kill)
     standby.forget()
-    began = time.monotonic()
-    if standby.sql(DATABASE, "SELECT pg_promote(true, 300)") != "t":
-        raise BrokeOff("the standby was not promoted within 300 s")
-    promoted = round(time.monotonic() - began, 2)
+    promoted = promote(standby, DATABASE)
     after = window(bench, standby, load)
     bench.disk.fast()
     record.add(f"{arm}.after", rep, **after, share=round(share, 4), promote_s=promoted, limit=limit, disk=bench.disk.name)
@@ -97,23 +78,11 @@ def _copy(bench: Bench, name: str) -> Cluster:
     return cluster
 
 
-def _wait_until_warm(standby: Cluster) -> float:
-    """The gate that docs/operation.md names; the share that is here by then."""
+def _warmed(standby: Cluster) -> float:
     began = time.monotonic()
-    while standby.sql(DATABASE, f"SELECT pg_flashcache_is_warm({GATE})") != "t":
-        if time.monotonic() - began > PATIENCE_S:
-            seen = standby.sql(DATABASE, "SELECT state, reason, share FROM pg_flashcache_warmth")
-            raise BrokeOff(f"the standby did not get warm within {PATIENCE_S} s: {seen}")
-        time.sleep(0.5)
+    share = wait_until_warm(standby, DATABASE)
     say(f"the standby is warm after {time.monotonic() - began:.0f} s")
-    return float(standby.sql(DATABASE, "SELECT share FROM pg_flashcache_warmth"))
-
-
-def _replayed(primary: Cluster, standby: Cluster) -> None:
-    """All that was committed so far."""
-    target = primary.sql(DATABASE, "SELECT pg_current_wal_flush_lsn()")
-    while standby.sql(DATABASE, f"SELECT pg_last_wal_replay_lsn() >= '{target}'") != "t":
-        time.sleep(0.1)
+    return share
 
 
 def results(bench: Bench) -> None:

@@ -17,13 +17,13 @@ import re
 import shutil
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from typing import Literal
 
 from bench.figures.writes import UPDATE
 from bench.harness import DATABASE, GAUSSIAN, LOADING, Bench, rotated, say
 from pgflash.lab.cluster import Cluster, Counters
+from pgflash.lab.failover import end_under
 from pgflash.system import free_bytes
 from pgflash.units import MB
 
@@ -74,18 +74,6 @@ def window(bench: Bench, cluster: Cluster, load: Sequence[str]) -> dict[str, flo
     }  # fmt: skip
 
 
-def end_under(cluster: Cluster, load: Sequence[str], end: Callable[[], None]) -> float:
-    """Seconds that it took to end the server, in the middle of a load."""
-    with ThreadPoolExecutor(1) as pool:
-        broken_off = pool.submit(cluster.pgbench, "-T", "20", *load)
-        time.sleep(2)
-        began = time.monotonic()
-        end()
-        took = time.monotonic() - began
-        broken_off.exception()
-    return round(took, 2)
-
-
 def restart(bench: Bench, cluster: Cluster, arm: str, rep: int, load: Sequence[str]) -> None:
     """Of a warm server; what the last arm has left of it is filled up first."""
     record, limit = bench.record, bench.limit_words(cluster)
@@ -95,7 +83,7 @@ def restart(bench: Bench, cluster: Cluster, arm: str, rep: int, load: Sequence[s
     cluster.let_pause(DATABASE, True)
     bench.disk.slow()
     record.add(f"{arm}.before", rep, **window(bench, cluster, load), limit=limit, disk=bench.disk.name)
-    stop_s = end_under(cluster, load, cluster.kill if arm.startswith("crash") else cluster.stop)
+    stop_s = end_under(lambda: cluster.pgbench("-T", "20", *load), cluster.kill if arm.startswith("crash") else cluster.stop)
     cluster.forget()
     log = cluster.log.stat().st_size
     cluster.start_again()

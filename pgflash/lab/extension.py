@@ -15,6 +15,18 @@ from pgflash.system import run
 LIBRARY = "pg_flashcache.so"
 LONGEST_LIBRARY = 95
 INSTALL_HINT = "make install it, or run pgflash in the folder of its checkout"
+# What CREATE EXTENSION does besides running the script: by its membership the views are found, by pgflash and by a standby that follows.
+_REGISTERED = """SET allow_system_table_mods = on;
+INSERT INTO pg_extension (oid, extname, extowner, extnamespace, extrelocatable, extversion)
+VALUES (pg_nextoid('pg_extension', 'oid', 'pg_extension_oid_index'), 'pg_flashcache', 10, 'public'::regnamespace, false, '{version}');
+{script}
+INSERT INTO pg_depend (classid, objid, objsubid, refclassid, refobjid, refobjsubid, deptype)
+SELECT made.class, made.oid, 0, 'pg_extension'::regclass, e.oid, 0, 'e'
+  FROM pg_extension e, (SELECT 'pg_class'::regclass, oid, relnamespace FROM pg_class WHERE relkind IN ('v', 'r')
+                        UNION ALL SELECT 'pg_proc'::regclass, oid, pronamespace FROM pg_proc) made (class, oid, namespace)
+ WHERE e.extname = 'pg_flashcache' AND made.namespace = e.extnamespace AND made.oid > e.oid;
+RESET allow_system_table_mods;
+"""
 _LEFT_OUT = shutil.ignore_patterns(".git", "*.o", "*.so", "*.bc", "results", "tmp_check", "build", "__pycache__")
 
 
@@ -96,11 +108,11 @@ def _build(bin_folder: str, source: Path, place: Path, libraries: Path) -> Exten
     libraries.mkdir(exist_ok=True)
     shutil.copy(f"{stage}{config(bin_folder, '--pkglibdir')}/{LIBRARY}", libraries)
     script = place / "pg_flashcache.sql"
-    script.write_text(_script(Path(f"{stage}{config(bin_folder, '--sharedir')}") / "extension", libraries), "utf-8")
+    script.write_text(staged_script(Path(f"{stage}{config(bin_folder, '--sharedir')}") / "extension", libraries), "utf-8")
     return Extension(f"{libraries}:$libdir", script)
 
 
-def _script(folder: Path, libraries: Path) -> str:
+def staged_script(folder: Path, libraries: Path) -> str:
     """The extension's own script, made to name the staged library: CREATE EXTENSION looks into the server's folder only."""
     control = (folder / "pg_flashcache.control").read_text("utf-8")
     version = re.search(r"default_version\s*=\s*'([^']+)'", control)
@@ -117,4 +129,5 @@ def _script(folder: Path, libraries: Path) -> str:
     text = re.sub(r"^\\echo .*\\quit\n", "", text, flags=re.MULTILINE)
     # only a script that CREATE EXTENSION runs may say what is dumped
     text = re.sub(r"^SELECT pg_catalog\.pg_extension_config_dump\(.*\);\n", "", text, flags=re.MULTILINE)
-    return text.replace("MODULE_PATHNAME", f"{libraries}/pg_flashcache").replace("@extschema@", "public")
+    text = text.replace("MODULE_PATHNAME", f"{libraries}/pg_flashcache").replace("@extschema@", "public")
+    return _REGISTERED.format(version=version[1], script=text)

@@ -21,6 +21,7 @@ import os
 import secrets
 import shlex
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,7 @@ from pgflash.doctor.check import Change, Write
 from pgflash.doctor.treatment import Treatment
 from pgflash.errors import BrokeOff, MachineError, PgflashError, StudyError
 from pgflash.pilot import db
-from pgflash.pilot.loads import Driver
+from pgflash.pilot.loads import Driver, LoadResult
 from pgflash.pilot.scenario import Scenario, Variant
 from pgflash.pilot.store import Study
 from pgflash.pilot.target import ENVIRONMENT, Place, Started
@@ -337,15 +338,18 @@ class ExistingTarget:
     def warm_speed(self) -> None:
         """Real storage has one speed."""
 
-    def devices(self) -> dict[str, Device]:
+    def devices(self) -> dict[str, list[Device]]:
         """That of the data directory, where the server runs on this machine and says where it is."""
         with contextlib.suppress(PgflashError, OSError), self._connect() as connection:
             if self.place.host.startswith("/") or self.place.host in ("localhost", "127.0.0.1", "::1"):
                 device = device_of(Path(str(db.value(connection, "SHOW data_directory"))))
-                return {"disk": device} if device is not None else {}
+                return {"disk": [device]} if device is not None else {}
         return {}
 
     def memory_peak_mb(self) -> int | None:
+        return None
+
+    def fail_over(self, variant: Variant, load: Callable[[int], LoadResult]) -> None:
         return None
 
     # --- the end ---

@@ -78,6 +78,22 @@ class Point:
     def percentile(self, name: str) -> Spread | None:
         return self.value(lambda run: run.get("percentiles", {}).get(name))
 
+    def failover(self, *names: str) -> Spread | None:
+        """Of what was measured at the failover after each run."""
+
+        def pick(run: dict[str, Any]) -> float | None:
+            found: Any = run.get("failover")
+            for name in names:
+                found = found.get(name) if found is not None else None
+            return None if found is None else float(found)
+
+        return self.value(pick)
+
+    @property
+    def kept(self) -> Spread | None:
+        """Transactions a second in the first seconds after the failover, as a share of those before."""
+        return self.failover("kept")
+
     def device(self, device: str, name: str) -> Spread | None:
         return self.value(lambda run: run.get("devices", {}).get(device, {}).get(name))
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from pgflash.lab.cluster import LOADING, REPEATABLE, Cluster, programs, server_v
 from pgflash.lab.storage import SPINS_FROM_US, LabDisk, Model
 from pgflash.lab.work import RANDOM, Work
 from pgflash.pilot import db
-from pgflash.pilot.loads import Driver
+from pgflash.pilot.loads import Driver, LoadResult
 from pgflash.pilot.scenario import Arm, Scenario, Storage, Variant
 from pgflash.pilot.target import Place, Started
 from pgflash.system import Device, device_of, disk_full, file_system, forget_files, give_to_server_user, is_root, mount_options, run
@@ -128,15 +128,30 @@ class OwnTarget:
         give_to_server_user(self.flash)
 
     @property
-    def _lab_disks(self) -> list[LabDisk]:
-        return [disk for disk in (self.lab_disk, self.lab_flash) if disk is not None]
+    def _disks(self) -> list[LabDisk]:
+        """The lab's that servers lie on."""
+        return [self.lab_disk] if self.lab_disk is not None else []
 
-    def devices(self) -> dict[str, Device]:
+    @property
+    def _lab_disks(self) -> list[LabDisk]:
+        return [*self._disks, *([self.lab_flash] if self.lab_flash is not None else [])]
+
+    @property
+    def _places(self) -> list[Path]:
+        """Where servers lie on the disk."""
+        return [self.files]
+
+    @property
+    def _servers(self) -> list[Cluster]:
+        return [self.cluster] if self.cluster is not None else []
+
+    def devices(self) -> dict[str, list[Device]]:
         """Those whose requests are the study's alone: the machine's own disk, with everything else on it, is not."""
-        found = {"disk": device_of(self.files)}
+        folders = {"disk": self._places}
         if self.scenario.flash.kind != "file" and self.files.stat().st_dev != self.flash.stat().st_dev:
-            found["flash"] = device_of(self.flash)
-        return {name: device for name, device in found.items() if device is not None}
+            folders["flash"] = [self.flash]
+        found = {name: [device for device in map(device_of, each) if device is not None] for name, each in folders.items()}
+        return {name: list(dict.fromkeys(each)) for name, each in found.items() if each}
 
     def slow(self) -> None:
         self._let_pause(True)
@@ -152,13 +167,14 @@ class OwnTarget:
         self.fast()
         if self.lab_flash is not None:
             self.lab_flash.slow()
-        if self.lab_disk is not None and self.scenario.warmup.disk == "slow":
-            self.lab_disk.slow()
+        for disk in self._disks if self.scenario.warmup.disk == "slow" else []:
+            disk.slow()
         self._let_pause(False)
 
     def _let_pause(self, yes: bool) -> None:
-        if self.cluster is not None and self.cached and self.lab_disk is not None and self.scenario.warmup.disk == "fast":
-            self.cluster.let_pause(DATABASE, yes)
+        if self.cached and self.lab_disk is not None and self.scenario.warmup.disk == "fast":
+            for server in self._servers:
+                server.let_pause(DATABASE, yes)
 
     # --- the loaded cluster ---
 
@@ -254,7 +270,7 @@ class OwnTarget:
 
     def _treat(self, place: Place) -> dict[str, Any]:
         """What the doctor would change of this server, and of the disks that are the study's alone."""
-        own = {device.name for device in self.devices().values()}
+        own = {device.name for each in self.devices().values() for device in each}
 
         def forbidden(change: Change) -> str:
             mine = not isinstance(change, Write) or any(change.path.startswith(f"/sys/block/{name}/") for name in own)
@@ -271,18 +287,21 @@ class OwnTarget:
     def _begin(self, variant: Variant) -> str:
         """The server, cold, with a new cache; its memory limit in words."""
         assert self.cluster is not None
-        self._cache_file.unlink(missing_ok=True)
-        if variant.cache is not None:
-            self.cluster.new_cache(self._cache_file, self._cache_mb(variant) * MB)
-        self.cluster.forget()
         if self._tablespace.is_dir():
             forget_files(self._tablespace)
         self.warm_speed()
+        return self._start_cold(self.cluster, variant, self._cache_file, self._settings(variant))
+
+    def _start_cold(self, cluster: Cluster, variant: Variant, cache_file: Path, settings: dict[str, str]) -> str:
+        cache_file.unlink(missing_ok=True)
+        if variant.cache is not None:
+            cluster.new_cache(cache_file, self._cache_mb(variant) * MB)
+        cluster.forget()
         arm, memory = variant.arm, self.scenario.memory
         total = memory.buffers_for(self.database_bytes) + self._extra(arm) + memory.headroom
         limited = arm.page_cache != "free" and is_root()
-        self.cluster.start(self._settings(variant), limit_mb=total // MB if limited else None)
-        return self.cluster.limit.words if limited else "none: page cache free" if arm.page_cache == "free" else "none: needs root"
+        cluster.start(settings, limit_mb=total // MB if limited else None)
+        return cluster.limit.words if limited else "none: page cache free" if arm.page_cache == "free" else "none: needs root"
 
     def _open_cache(self, variant: Variant) -> None:
         if variant.cache is not None:
@@ -372,7 +391,10 @@ class OwnTarget:
         return started
 
     def memory_peak_mb(self) -> int | None:
-        return self.cluster.limit.peak_mb() if self.cluster is not None else None
+        return max((peak for server in self._servers if (peak := server.limit.peak_mb()) is not None), default=None)
+
+    def fail_over(self, variant: Variant, load: Callable[[int], LoadResult]) -> dict[str, Any] | None:
+        return None
 
     # --- the end ---
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from pgflash.errors import BrokeOff, MachineError, Unreachable
-from pgflash.lab import extension, storage
+from pgflash.lab import extension, proxy, storage
 from pgflash.lab.work import check_base
 from pgflash.pilot import db
 from pgflash.pilot.existing import check_switch
@@ -35,6 +35,8 @@ def _check(scenario: Scenario, driver: Driver, base: Path) -> list[str]:
         _check_lab("the disk of this scenario")
     if scenario.flash.kind == "lab":
         _check_lab("the flash of this scenario")
+    if scenario.cluster.nodes > 1:
+        proxy.check(base.resolve() / ("x" * WORK_LENGTH) / "socket")
     check_base(base, _need(scenario, driver))
     if is_root():
         return []
@@ -78,9 +80,11 @@ def _check_lab(what: str) -> None:
 
 
 def _need(scenario: Scenario, driver: Driver) -> int:
-    """The pristine copy, the disk with the cluster, flash with a cache or everything; the lab's flash is sized likewise."""
+    """The pristine copy, the disk with the cluster, flash with a cache or everything; the lab's flash is sized likewise. For each
+    standby a disk and a cache more."""
     size_mb = driver.space_mb() or 4000
-    return (size_mb * 4 + 6000 + (size_mb * 3 + 3000 if scenario.flash.kind == "lab" else 0)) * MB
+    standbys = (size_mb * 5 // 2 + 3000) * (scenario.cluster.nodes - 1)
+    return (size_mb * 4 + 6000 + standbys + (size_mb * 3 + 3000 if scenario.flash.kind == "lab" else 0)) * MB
 
 
 def _check_existing(scenario: Scenario, driver: Driver) -> list[str]:

@@ -3,7 +3,7 @@
     for each scenario: prepare cluster and data once
         for each repetition: for each variant, in an order that rotates, so that none is always the first
             start the server cold; move what is to be moved; warm up to the plateau
-            for each number of clients: measure, save the line
+            for each number of clients: measure, with the failover of a cluster, save the line
             the load's own consistency checks
 
 A variant that fails is recorded and the others go on; a full disk, an existing server that is gone and an interruption end
@@ -25,6 +25,7 @@ from pgflash.lab.warm import hit_ratio, is_plateau
 from pgflash.pilot import preflight
 from pgflash.pilot.existing import ExistingTarget, restore, undo_file
 from pgflash.pilot.loads import Driver, driver_for
+from pgflash.pilot.nodes import NodesTarget
 from pgflash.pilot.own import OwnTarget
 from pgflash.pilot.progress import Reporter
 from pgflash.pilot.sampler import Sampler, moved, sample, totals
@@ -155,11 +156,11 @@ class Runner:
         try:
             self.reporter.say(f"{scenario.name}: {scenario.title}")
             self.reporter.working_on(f"{scenario.name}: making the database", self.clock.left(scenario))
-            target = (
-                OwnTarget(scenario, driver, self.base, self.keep)
-                if scenario.own_cluster
-                else ExistingTarget(scenario, driver, work, undo_file(self.writer.folder))
-            )
+            if scenario.own_cluster:
+                own = OwnTarget if scenario.cluster.nodes == 1 else NodesTarget
+                target = own(scenario, driver, self.base, self.keep)
+            else:
+                target = ExistingTarget(scenario, driver, work, undo_file(self.writer.folder))
             began = time.monotonic()
             target.prepare()
             self.reporter.say(f"database of {target.database_bytes // 1048576} MB, made in {time.monotonic() - began:.0f} s")
@@ -213,13 +214,13 @@ class Runner:
         warm = scenario.warmup
         devices = target.devices()
         rows: list[dict[str, float | None]] = []
-        first = sample(started.place, devices)
+        first = sample(started.counted, devices)
         last = first
         plateau = False
         while not plateau and last.at - first.at < warm.max_s:
             self.reporter.working_on(f"{scenario.name}: {what['variant']}, warming up{_hits_words(rows)}", self.clock.left(scenario))
             driver.run(started.place, max(scenario.load.clients), warm.slice_s, work, measured=False)
-            now = sample(started.place, devices)
+            now = sample(started.counted, devices)
             rows.append(moved(last, now, now.at - first.at))
             last = now
             plateau = is_plateau(rows, warm.step_points, warm.flat)
@@ -243,13 +244,16 @@ class Runner:
         self.reporter.working_on(f"{scenario.name}: {variant.name}, {what['clients']} clients", self.clock.left(scenario))
         devices = target.devices()
         target.slow()
-        before = sample(started.place, devices)
-        with Sampler(started.place, devices) as sampler:
+        before = sample(started.counted, devices)
+        with Sampler(started.counted, devices) as sampler:
             result = driver.run(started.place, int(what["clients"]), scenario.duration_s, work, measured=True)
-        after = sample(started.place, devices)
+        after = sample(started.counted, devices)
         target.warm_speed()
         if sampler.lost:
             raise BrokeOff(f"the server was gone while it was measured: {sampler.lost}")
+        if scenario.cluster.failover:
+            self.reporter.working_on(f"{scenario.name}: {variant.name}, failover", self.clock.left(scenario))
+        failover = target.fail_over(variant, lambda seconds: driver.run(started.place, int(what["clients"]), seconds, work, measured=False))
         arm = variant.arm
         line = self.writer.add(
             "run",
@@ -258,7 +262,7 @@ class Runner:
                 "name": arm.name, "data": arm.data, "moved": arm.moved,
                 "cache": variant.cache.text if variant.cache else "as installed" if arm.enabled == "on" else "",
                 "cache_share": _share(variant, target, started), "enabled": arm.enabled, "extra_memory": arm.extra_memory.text if arm.extra_memory else "",
-                "server": arm.major, "page_cache": arm.page_cache, "tuning": arm.tuning, "settings": arm.settings,
+                "server": arm.major, "page_cache": arm.page_cache, "tuning": arm.tuning, "follow": arm.follow, "settings": arm.settings,
             },
             conditions=started.conditions,
             duration_s=scenario.duration_s,
@@ -271,6 +275,7 @@ class Runner:
             more=result.more,
             memory_peak_mb=target.memory_peak_mb(),
             **totals(before, after, result.transactions),
+            **({"failover": failover} if failover is not None else {}),
             over_time=thinned(result.over_time),
             series={name: thinned(column) for name, column in sampler.columns.items()},
         )  # fmt: skip

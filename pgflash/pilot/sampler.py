@@ -1,10 +1,16 @@
-"""Once a second, while a load runs: what moved. A thread of its own, with a connection of its own."""
+"""Once a second, while a load runs: what moved. A thread of its own, with a connection of its own to each node.
+
+Of several nodes counters and devices are added up, but for the share of time that a device is busy, which is their average.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import threading
 import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import astuple, replace
 from typing import Any
 
 import psutil
@@ -15,6 +21,7 @@ from pgflash.pilot import db
 from pgflash.pilot.target import Place
 from pgflash.system import Device, DeviceCounters
 
+Devices = Mapping[str, Sequence[Device]]
 COLUMNS = (
     "t", "tps", "hit_ratio", "buffer_hit_ratio", "filled", "flash_reads", "flash_page_writes", "disk_reads", "disk_write_bytes",
     "flash_write_bytes", "cpu",
@@ -27,13 +34,32 @@ def cpu_seconds() -> tuple[float, float]:
     return times.user + times.nice + times.system + times.irq + times.softirq + times.steal, times.idle + times.iowait
 
 
+def added(nodes: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    total: Counter[str] = Counter()
+    for node in nodes:
+        total.update(node)
+    return dict(total)
+
+
+def together(each: Sequence[DeviceCounters]) -> DeviceCounters:
+    total = DeviceCounters(*(sum(column) for column in zip(*map(astuple, each), strict=True)))
+    return replace(total, busy_ms=total.busy_ms // len(each))
+
+
+@contextlib.contextmanager
+def connected(places: Sequence[Place]) -> Iterator[list[db.Connection]]:
+    with contextlib.ExitStack() as stack:
+        yield [stack.enter_context(contextlib.closing(db.connect_to(place))) for place in places]
+
+
 class Sample:
     """Everything that is counted, at one moment."""
 
-    def __init__(self, connection: db.Connection, devices: dict[str, Device]) -> None:
+    def __init__(self, connections: Sequence[db.Connection], devices: Devices) -> None:
         self.at = time.monotonic()
-        self.sql = db.counters(connection)
-        self.devices = {name: device.counters() for name, device in devices.items()}
+        self.nodes = [db.counters(connection) for connection in connections]
+        self.sql = added(self.nodes)
+        self.devices = {name: together([device.counters() for device in each]) for name, each in devices.items()}
         self.cpu = cpu_seconds()
 
     def device(self, name: str) -> DeviceCounters | None:
@@ -41,8 +67,8 @@ class Sample:
 
 
 class Sampler:
-    def __init__(self, place: Place, devices: dict[str, Device], period_s: float = 1.0) -> None:
-        self.place = place
+    def __init__(self, places: Sequence[Place], devices: Devices, period_s: float = 1.0) -> None:
+        self.places = places
         self.devices = devices
         self.period_s = period_s
         self.columns: dict[str, list[float | None]] = {name: [] for name in COLUMNS}
@@ -60,20 +86,20 @@ class Sampler:
 
     def _work(self) -> None:
         try:
-            with db.connect_to(self.place) as connection:
-                self._sample(connection)
+            with connected(self.places) as connections:
+                self._sample(connections)
         except (PgflashError, psycopg.Error, OSError) as error:
             self.lost = str(error)
 
-    def _sample(self, connection: db.Connection) -> None:
-        began = Sample(connection, self.devices)
+    def _sample(self, connections: Sequence[db.Connection]) -> None:
+        began = Sample(connections, self.devices)
         last = began
         due = began.at
         while True:
             due += self.period_s
             if self._stop.wait(max(0.0, due - time.monotonic())):
                 return
-            now = Sample(connection, self.devices)
+            now = Sample(connections, self.devices)
             for name, number in moved(last, now, now.at - began.at).items():
                 self.columns[name].append(number)
             last = now
@@ -112,12 +138,15 @@ def _rounded(number: float | None) -> float | None:
     return None if number is None else round(number, 4)
 
 
+def _counted(before: dict[str, int], after: dict[str, int]) -> dict[str, int]:
+    return {name: db.delta(before, after, name) for name in after if name not in ("cache.slots", "cache.used", "cache.memory_bytes")}
+
+
 def totals(before: Sample, after: Sample, transactions: int) -> dict[str, Any]:
     """What a whole run moved: counters, devices, and what is made of them."""
     seconds = max(0.001, after.at - before.at)
-    counted = {
-        name: db.delta(before.sql, after.sql, name) for name in after.sql if name not in ("cache.slots", "cache.used", "cache.memory_bytes")
-    }
+    nodes = [_counted(then, now) for then, now in zip(before.nodes, after.nodes, strict=True)]
+    counted = added(nodes)
     devices: dict[str, dict[str, float]] = {}
     for name, now in after.devices.items():
         then = before.devices.get(name)
@@ -143,6 +172,8 @@ def totals(before: Sample, after: Sample, transactions: int) -> dict[str, Any]:
         "used": after.sql.get("cache.used"),
         "memory_bytes": after.sql.get("cache.memory_bytes"),
     }
+    if len(nodes) > 1:
+        found["nodes"] = [{"name": f"n{i + 1}", "counters": node} for i, node in enumerate(nodes)]
     if "cache.hits" in counted:
         found["flash_page_writes_per_miss"] = round(inserts / (hits + misses), 4) if hits + misses else None
         found["write_amplification"] = round(counted.get("cache.write_bytes", 0) / (inserts * 8192), 4) if inserts else None
@@ -152,6 +183,6 @@ def totals(before: Sample, after: Sample, transactions: int) -> dict[str, Any]:
     return found
 
 
-def sample(place: Place, devices: dict[str, Device]) -> Sample:
-    with contextlib.closing(db.connect_to(place)) as connection:
-        return Sample(connection, devices)
+def sample(places: Sequence[Place], devices: Devices) -> Sample:
+    with connected(places) as connections:
+        return Sample(connections, devices)

@@ -19,6 +19,7 @@ from pgflash.errors import ScenarioError
 from pgflash.pilot.scenario_file import (
     Allowance,
     ArmTable,
+    ClusterTable,
     DiskTable,
     Figure,
     FlashTable,
@@ -105,6 +106,14 @@ class Server:
 
 
 @dataclass(frozen=True)
+class Topology:
+    """nodes: a primary and its standbys, behind a proxy if there are several; failover: at the end the first standby takes over."""
+
+    nodes: int = 1
+    failover: bool = False
+
+
+@dataclass(frozen=True)
 class Warmup:
     slice_s: int = 10
     step_points: float = 0.3
@@ -126,6 +135,7 @@ class Arm:
     major: int = 15
     page_cache: str = "limited"
     tuning: str = "none"
+    follow: bool = False  # standbys load what the primary has on flash
     enabled: str = ""  # on, off: the cache that an existing server has; empty: as it is
     settings: dict[str, str] = field(default_factory=dict)
 
@@ -151,6 +161,7 @@ class Scenario:
     flash: Storage
     memory: Memory
     server: Server
+    cluster: Topology
     warmup: Warmup
     arms: tuple[Arm, ...]
     figures: tuple[str, ...]
@@ -258,6 +269,7 @@ def parse_scenario(text: str, name: str, folder: Path, *, stored: bool = False) 
     flash = _storage(flash_table, "flash.", here, FLASH, faults)
     disk = _storage(read(DiskTable, values.get("disk", {}), "disk.", faults), "disk.", here, DISK, faults)
     memory = _memory(read(MemoryTable, values.get("memory", {}), "memory.", faults), faults)
+    cluster = read(ClusterTable, values["cluster"], "cluster.", faults) if "cluster" in values else None
     warmup = read(WarmupTable, values.get("warmup", {}), "warmup.", faults)
     sizes = tuple(flash_table.sizes) if flash_table is not None else None
     arms = _arms(values.get("arm"), sizes, server, faults)
@@ -271,6 +283,7 @@ def parse_scenario(text: str, name: str, folder: Path, *, stored: bool = False) 
         flash=flash,
         memory=memory,
         server=server,
+        cluster=Topology(**cluster.model_dump()) if cluster is not None else Topology(),
         warmup=Warmup(**warmup.model_dump()),
         arms=arms,
         figures=tuple(top.figures),
@@ -426,6 +439,7 @@ def _arm(values: Any, where: str, sizes: tuple[Size, ...] | None, server: Server
         major=table.server or (server.major if server is not None else 15),
         page_cache=table.page_cache,
         tuning=table.tuning,
+        follow=table.follow,
         enabled=table.enabled or "",
         settings=table.settings,
     )
@@ -439,6 +453,7 @@ def _check_together(scenario: Scenario, faults: list[str], stored: bool) -> None
         need = figure_needs(figure, scenario)
         if need:
             faults.append(f"figures: {figure} needs {need}")
+    _check_cluster(scenario, faults)
     if scenario.own_cluster:
         for arm in scenario.arms:
             if arm.tuning != "none" and scenario.disk.kind != "lab":
@@ -484,6 +499,36 @@ def _check_together(scenario: Scenario, faults: list[str], stored: bool) -> None
             faults.append(f'server.allow: {why}; to allow it, add "{allowance}" (allowed: {", ".join(ALLOWANCES)})')
 
 
+def _check_cluster(scenario: Scenario, faults: list[str]) -> None:
+    nodes, failover, load = scenario.cluster.nodes, scenario.cluster.failover, scenario.load
+    for arm in scenario.arms:
+        if arm.follow and not (failover and arm.cache):
+            faults.append(
+                f"arm {arm.name}: follow is for the cache of a standby that takes over; it needs cluster.failover = true, and cache"
+            )
+    if nodes == 1:
+        return
+    if not scenario.own_cluster:
+        faults.append("cluster: is for servers that the study makes; it excludes server.dsn")
+    if load.kind not in ("pgbench-select", "script") or load.writes:
+        what = "a script that writes" if load.kind == "script" else load.kind
+        faults.append(f"load.kind: {what} does not run on standbys; allowed with [cluster]: pgbench-select, or script with writes = false")
+    for clients in load.clients:
+        if clients % nodes:
+            faults.append(
+                f"load.clients: {clients} cannot be spread evenly over {nodes} nodes; allowed with [cluster]: multiples of {nodes}"
+            )
+    for arm in scenario.arms:
+        if arm.data != "disk" or arm.moved != "none" or arm.tuning != "none":
+            faults.append(f'arm {arm.name}: data = "flash", moved and tuning are for one server; they exclude [cluster]')
+    if failover and len(load.clients) > 1:
+        faults.append(
+            f"load.clients: {list(load.clients)} will not do; allowed with cluster.failover = true: one number, since the primary is gone then"
+        )
+    if failover and not any(arm.cache for arm in scenario.arms):
+        faults.append("cluster.failover: needs an arm with a cache: that of the standby is what it measures")
+
+
 def _script_text(load: Load) -> str:
     try:
         return Path(load.script).read_text("utf-8")
@@ -504,13 +549,14 @@ class Arms:
         self.sizes = max((len(arm.cache) for arm in on_disk), default=0)
         self.all_flash = any(arm.data == "flash" and not arm.cache for arm in usual)
         self.cached_flash = any(arm.data == "flash" and arm.cache for arm in usual)
+        self.nodes, self.failover = scenario.cluster.nodes, scenario.cluster.failover
 
     def there(self, test: Callable[[Arm], bool]) -> bool:
         return any(test(arm) for arm in self.all)
 
 
 def _plain(arm: Arm) -> bool:
-    return arm.moved == "none" and arm.extra_memory is None and arm.tuning == "none" and arm.page_cache == "limited"
+    return arm.moved == "none" and arm.extra_memory is None and arm.tuning == "none" and arm.page_cache == "limited" and not arm.follow
 
 
 def figure_needs(figure: str, scenario: Scenario) -> str:

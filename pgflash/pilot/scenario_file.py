@@ -25,7 +25,7 @@ Moved = Literal["none", "indexes", "hottest"]
 Tuning = Literal["none", "before", "after", "doctor"]
 Figure = Literal[
     "response-by-size", "three-ways", "throughput-by-size", "tps-by-users", "cache-or-move", "front-of-flash", "tuning",
-    "memory-or-flash", "versions", "page-cache",
+    "memory-or-flash", "versions", "page-cache", "cluster", "failover",
 ]  # fmt: skip
 FIRST_MAJOR, LAST_MAJOR = 15, 19
 
@@ -165,6 +165,11 @@ class ServerTable(_Table):
     tablespace: Text = Field("", description="the name of a tablespace on flash")
 
 
+class ClusterTable(_Table):
+    nodes: int = Field(2, ge=2, le=4)
+    failover: bool = False
+
+
 class WarmupTable(_Table):
     slice_s: int = Field(10, ge=1, le=3600)
     step_points: float = Field(0.3, ge=0.01, le=50)
@@ -183,6 +188,7 @@ class ArmTable(_Table):
     server: int | None = Field(None, ge=FIRST_MAJOR, le=LAST_MAJOR)
     page_cache: Literal["limited", "free"] = "limited"
     tuning: Tuning = "none"
+    follow: bool = False
     enabled: Literal["on", "off"] | None = None
     settings: Settings = Field({})
 
@@ -200,6 +206,7 @@ class TopTable(_Table):
     flash: dict[str, Any] = Field({}, description="a table, [flash]")
     memory: dict[str, Any] = Field({}, description="a table, [memory]")
     server: dict[str, Any] = Field({}, description="a table, [server]")
+    cluster: dict[str, Any] | None = Field(None, description="a table, [cluster]")
     warmup: dict[str, Any] = Field({}, description="a table, [warmup]")
     arm: list[dict[str, Any]] = Field(min_length=1, description='one or more tables [[arm]], such as [[arm]] name = "disk"')
 

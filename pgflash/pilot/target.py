@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from pgflash.lab.pgbench import LoadResult
 from pgflash.pilot.scenario import Variant
 from pgflash.system import Device
 
@@ -45,10 +47,15 @@ def _quoted(text: str) -> str:
 
 @dataclass
 class Started:
-    """What a server was started with: the conditions of its measurements."""
+    """What a server was started with: the conditions of its measurements. `nodes`: where counters are, if not at `place`."""
 
     place: Place
     conditions: dict[str, Any] = field(default_factory=dict)
+    nodes: tuple[Place, ...] = ()
+
+    @property
+    def counted(self) -> tuple[Place, ...]:
+        return self.nodes or (self.place,)
 
 
 class Target(Protocol):
@@ -70,10 +77,14 @@ class Target(Protocol):
     def warm_speed(self) -> None:
         """Modelled storage as the scenario wants it between measurements."""
 
-    def devices(self) -> dict[str, Device]:
-        """Under "disk" and "flash", where they can be seen."""
+    def devices(self) -> dict[str, list[Device]]:
+        """Under "disk" and "flash", where they can be seen; of all nodes."""
 
     def memory_peak_mb(self) -> int | None: ...
+
+    def fail_over(self, variant: Variant, load: Callable[[int], LoadResult]) -> dict[str, Any] | None:
+        """What the load got on the primary, and on the standby that took over; None if the scenario has no failover for it.
+        load: puts it on for some seconds."""
 
     def stop(self) -> None:
         """Ends what `start` began; may be repeated."""

@@ -74,10 +74,13 @@ class FakeTarget:
     def warm_speed(self) -> None:
         self.calls.append("warm")
 
-    def devices(self) -> dict[str, Device]:
+    def devices(self) -> dict[str, list[Device]]:
         return {}
 
     def memory_peak_mb(self) -> int | None:
+        return None
+
+    def fail_over(self, variant: Variant, load: Callable[[int], LoadResult]) -> None:
         return None
 
     def stop(self) -> None:
@@ -96,6 +99,7 @@ class FakeSample:
     def __init__(self) -> None:
         self.at = time.monotonic()
         self.sql: dict[str, int] = {"database.blks_hit": 1, "database.blks_read": 1}
+        self.nodes = [self.sql]
         self.devices: dict[str, Any] = {}
         self.cpu = (0.0, 1.0)
 

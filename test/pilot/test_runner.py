@@ -144,7 +144,7 @@ def test_lines_say_what_was_measured(tmp_path: Path, minimal: Scenario, monkeypa
     run_line = next(line for line in lines if line["kind"] == "run" and line["variant"] == "cache@20%")
     assert run_line["arm"] == {
         "name": "cache", "data": "disk", "moved": "none", "cache": "20%", "cache_share": 0.2, "enabled": "", "extra_memory": "", "server": 15,
-        "page_cache": "limited", "tuning": "none", "settings": {},
+        "page_cache": "limited", "tuning": "none", "follow": False, "settings": {},
     }  # fmt: skip
     assert (run_line["tps"], run_line["average_ms"], run_line["percentiles"]["p95"]) == (100.0, 20.0, 30.0)
 

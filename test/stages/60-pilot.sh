@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Proves: pgflash: scenarios and what is said of wrong ones, resuming, advice and figures from a recorded study, every
 #   chart in a real browser, and tiny studies on real servers: interrupted, killed, moved objects, an existing server put
-#   back as it was. The servers of the studies are the private one.
+#   back as it was, a primary and a standby behind HAProxy with a failover. The servers of the studies are the private one.
 # Majors: 15
-# Packages: chromium python3-venv sysbench
+# Packages: chromium haproxy python3-venv sysbench
 # Packages of root: fuse3 libfuse3-dev pkg-config mount
 # Fetches: python
 # Rights: any; as root with the lab's disk and a memory limit

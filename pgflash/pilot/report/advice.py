@@ -17,6 +17,7 @@ from pgflash.pilot.figures import Point
 from pgflash.pilot.report import evidence, select
 from pgflash.pilot.report.evidence import BUSY
 from pgflash.pilot.report.evidence import size as _size
+from pgflash.pilot.report.figures import failover
 from pgflash.pilot.report.model import Advice, Verdict
 from pgflash.pilot.report.parts import TELLING, factor, is_slower
 from pgflash.pilot.scenario import Scenario
@@ -199,6 +200,7 @@ def _other_ways(advice: Advice, points: list[Point], base: Point, best: Point | 
             near = factor(flash.average_ms, best.average_ms)
             text += f" The cache of {_size(best)} has {100 * near:.0f}% of that speed, with less flash, and the data stays on the disk."
         advice.reasons.append(text)
+    advice.reasons += failover.sentences(select.failovers(points))
     _front(advice, points)
     return advice
 

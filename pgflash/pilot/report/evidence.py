@@ -17,7 +17,8 @@ TOY_MB = 10 * 1024  # a smaller database is made for the test
 
 
 def size(point: Point) -> str:
-    return f"{show_bytes(point.cache_mb * MB)} ({100 * select.share(point):.0f}% of the database)"
+    each = f" on each of {nodes} nodes" if (nodes := point.conditions.get("nodes")) else ""
+    return f"{show_bytes(point.cache_mb * MB)} ({100 * select.share(point):.0f}% of the database){each}"
 
 
 LAB = "Lab in toy sizes"

@@ -39,6 +39,10 @@ def conditions_words(scenario: Scenario, points: list[Point]) -> str:
         )
         + f"; median of {_several(runs)}, bars from least to greatest",
     ]
+    if nodes := first.get("nodes"):
+        parts.append(
+            f"{nodes} nodes behind a proxy ({first.get('proxy')}), each with memory, disk and flash of its own; counts are sums over all"
+        )
     if scenario.own_cluster and scenario.disk.kind == "lab":
         parts.append("the disk is modelled: ratios can be carried over to other machines, absolute numbers cannot")
     return ". ".join(part[0].upper() + part[1:] for part in parts) + "."

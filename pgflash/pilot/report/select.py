@@ -16,7 +16,13 @@ def most_clients(points: list[Point]) -> int:
 def usual(point: Point) -> bool:
     """Where the data is and the cache are all that may differ."""
     arm = point.arm
-    return not arm["extra_memory"] and arm["moved"] == "none" and arm["tuning"] == "none" and arm["page_cache"] == "limited"
+    return (
+        not arm["extra_memory"]
+        and arm["moved"] == "none"
+        and arm["tuning"] == "none"
+        and arm["page_cache"] == "limited"
+        and not arm.get("follow")
+    )
 
 
 def cached(point: Point) -> bool:
@@ -57,6 +63,12 @@ def free_memory(points: list[Point]) -> Point | None:
         (p for p in points if p.arm["page_cache"] == "free" and p.arm["data"] == "disk" and p.arm["moved"] == "none" and not cached(p)),
         None,
     )
+
+
+def failovers(points: list[Point]) -> list[Point]:
+    """What ended with one; a standby that follows its primary comes first."""
+    found = [point for point in points if point.kept is not None]
+    return sorted(found, key=lambda point: not point.arm.get("follow"))
 
 
 def share(point: Point) -> float:

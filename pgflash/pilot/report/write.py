@@ -26,6 +26,7 @@ MARKDOWN = "report.md"
 TITLES_TOLD = 3  # more of them are counted
 DRIVE = parse_endurance("1 DWPD of 960GB for 5 years")  # a common drive for servers
 
+KEPT = 0.9  # after a failover to a standby that has followed its primary
 UNSURE = 1.02  # times the average without a cache: a median above that is no sign of "never slower"
 
 
@@ -181,6 +182,16 @@ def _goals(measured: list[tuple[Scenario, list[Point], Study]]) -> Grid | None:
             size = f"{100 * select.share(caches[-1]):.0f}%"
             rows.append([scenario.name, f"at least {show_times(scenario.goal)} faster at {size}", show_times(gain), reached])
         rows.append([scenario.name, "never slower than no cache", *_never_slower(base, caches)])
+        rows += [
+            [
+                scenario.name,
+                f"at least {100 * KEPT:.0f}% of the transactions a second after a failover",
+                parts.percent(point.kept),
+                _kept(point),
+            ]
+            for point in select.failovers(there)
+            if point.arm.get("follow")
+        ]
     return Grid(["scenario", "goal", "measured", ""], rows) if rows else None
 
 
@@ -196,6 +207,12 @@ def _never_slower(base: Point, caches: list[Point]) -> tuple[str, str]:
         return f"slower at {at(unsure)} in the middle of the repetitions, which overlap", "not shown"
     doubted = any(evidence.doubts(point) for point in (base, *caches))
     return "slower at no size", "not conclusive" if doubted else "reached"
+
+
+def _kept(point: Point) -> str:
+    assert point.kept is not None
+    reached = "reached" if point.kept.median >= KEPT else "not reached"
+    return f"{reached}; not conclusive" if evidence.doubts(point) else reached
 
 
 def _runs(measured: list[tuple[Scenario, list[Point], Study]]) -> Grid:

@@ -7,6 +7,8 @@ from typing import Protocol
 from pgflash.pilot.figures import Point
 from pgflash.pilot.report.figures import (
     cache_or_move,
+    cluster,
+    failover,
     front_of_flash,
     memory_or_flash,
     page_cache,
@@ -45,6 +47,8 @@ KINDS: dict[str, Kind] = {
     "memory-or-flash": memory_or_flash,
     "versions": versions,
     "page-cache": page_cache,
+    "cluster": cluster,
+    "failover": failover,
 }
 
 
