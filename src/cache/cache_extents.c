@@ -243,7 +243,7 @@ take_extent(const FcHint *hint, FcDataPeek peek, bool again)
 	static char *pages;
 	FcTag		first = extent_of(&hint->tag);
 	FcTag		tag = first;
-	FcLap		lap = fc_directory_lap(false, fc_setting_keep_limit);
+	FcLap		lap = fc_directory_lap(false, fc_setting_keep_limit);	/* X2 */
 	FcLoadCounts counts = {0};
 	FcLoadMask	wanted = 0;
 	int			nread;

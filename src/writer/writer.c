@@ -756,11 +756,21 @@ called_off(void)
 	return ShutdownRequestPending || ConfigReloadPending || fc_cache_state() != FC_STATE_ACTIVE;
 }
 
-/* K4: between two batches, none of whose slots is taken yet. */
+static bool
+keeps_pages(void)
+{
+	return fc_cache_state() == FC_STATE_ACTIVE || fc_cache_state() == FC_STATE_PAUSED;
+}
+
+/*
+ * K4: between two batches, none of whose slots is taken yet.  A cache that has
+ * just been disabled or went off has a log until fc_writer_run_log(), but no
+ * device to write it to.
+ */
 static void
 write_group(void)
 {
-	if (!fc_warm_group_due())
+	if (!keeps_pages() || !fc_warm_group_due())
 		return;
 	do
 		if (fc_warm_group() == FC_IO_BROKEN)
@@ -815,12 +825,6 @@ scan(void)
 	Assert(scanned_to >= hand);
 	last_hand = hand;
 	return moved > 0;
-}
-
-static bool
-keeps_pages(void)
-{
-	return fc_cache_state() == FC_STATE_ACTIVE || fc_cache_state() == FC_STATE_PAUSED;
 }
 
 /* Not of a cache that is off. */

@@ -3,22 +3,34 @@
  *
  * What is modelled and what is left out, and why nothing is lost by that: README.md beside this file.
  *
- * Property: a hit returns D(p).  It is the assertion HIT in the process Page.
+ * Property: a hit returns D(p).  It is the assertion HIT in the process Page.  In addition, no page of an unlogged relation is
+ * on flash (PERMANENT), and filling by extents pushes out nobody (FREE_ONLY).
  *
  * Sizes and what takes part (-D):
  *	PAGES		1: page P in full, Q is any other page, of which we only know that it is filled; 2: both in full
  *	SLOTS		1 or 2
  *	CELLS		places in the hand-off queue, 1 or 2
+ *	NO_QUEUE	nothing is handed off
+ *	NO_POOL		nothing is filled from the pool
  *	FILES		truncate, drop, re-create, extend
  *	SWITCH		the device is given up and comes back, perhaps as another one
  *	AHEAD		reading ahead
  *	LOAD		a session reads P from the data file, for the cache
+ *	EXTENTS		the writer does, since somebody has read a page beside P
+ *	UNLOGGED	the relation may be made anew as an unlogged one
+ *	DEVICES		slot 1 lies on a second device, which comes, goes, and fails
  *	CHECKSUM	R3 compares the checksum
  *	LIES		the device loses what was written, at any time
  *
  * Rules that can be broken (-D BREAK_...) stand where they are broken; runs.txt says what comes of it.
  */
 
+#ifdef EXTENTS
+#define LOAD
+#endif
+#if defined(BREAK_LOAD_OPEN) || defined(BREAK_X_KEPT)
+#define DESCRIPTOR
+#endif
 #ifndef PAGES
 #define PAGES 1
 #endif
@@ -77,6 +89,33 @@ byte l_page = NONE;
 bool l_generation, l_epoch;				/* the guard: is it still that of L2? */
 byte l_copy = RUBBISH;
 bool l_ready;							/* given to the writer */
+#ifdef DESCRIPTOR
+bool l_open, l_there;					/* its descriptor: is there one, and is it that of the present file? */
+byte l_gone = NO_PAGE;					/* else what the file had when it was removed */
+#endif
+#endif
+
+/* A hint that a page beside P was read. */
+#ifdef EXTENTS
+bool x_hint;
+bool x_epoch;							/* X1: is the epoch still that of the read? */
+bool w_extent;							/* the writer's fill is of that kind */
+#endif
+#ifdef UNLOGGED
+bool unlogged;							/* P's relation */
+#else
+#define unlogged false
+#endif
+
+/* The second device. */
+#ifdef DEVICES
+bool lies;								/* the chunk of slot 1 lies on it; the chunk's word */
+bool in_use;							/* it may be read */
+#define READABLE(s) ((s) == 0 || in_use)
+#define TAKEABLE(s) ((s) == 0 || (lies && in_use))
+#else
+#define READABLE(s) true
+#define TAKEABLE(s) true
 #endif
 
 /* The read that has the page's I/O: what R1 found. */
@@ -102,7 +141,7 @@ bool r_ahead;							/* R1 found slot and version of the place */
 #define FIND(p, s) s = 0
 #else
 #define ANY_ENTRY(p) (ENTRY(0, p) || ENTRY(1, p))
-#define CURRENT_ENTRY(p) ((ENTRY(0, p) && current[0]) || (ENTRY(1, p) && current[1]))
+#define CURRENT_ENTRY(p) ((ENTRY(0, p) && current[0]) || (ENTRY(1, p) && current[1] && READABLE(1)))
 #define FIND(p, s) s = (ENTRY(0, p) && current[0] -> 0 : 1)
 #endif
 
@@ -141,6 +180,14 @@ inline set_slot(s, state)
 /* Under the partition's lock. */
 inline unlink(p)
 {
+#ifdef DEVICES
+	/* the one that a look-up finds */
+	if
+	:: ENTRY(0, p) -> set_slot(0, FREE)
+	:: !ENTRY(0, p) && ENTRY(1, p) -> set_slot(1, FREE)
+	:: else
+	fi
+#else
 	if
 	:: ENTRY(0, p) -> set_slot(0, FREE)
 	:: else
@@ -150,6 +197,7 @@ inline unlink(p)
 	:: ENTRY(1, p) -> set_slot(1, FREE)
 	:: else
 	fi;
+#endif
 #endif
 }
 
@@ -210,6 +258,9 @@ inline bump_epoch()
 #ifdef LOAD
 		l_epoch = false;
 #endif
+#ifdef EXTENTS
+		x_epoch = false;
+#endif
 #if CELLS > 1
 		h_epoch[1] = false;
 #endif
@@ -232,6 +283,15 @@ inline I2(p)
 	:: d_step { ANY_ENTRY(p) && w_locks != p -> unlink(p) }
 	:: d_step { !ANY_ENTRY(p) -> skip }
 	fi
+#elif defined(BREAK_D5_INVALIDATES)
+	d_step						/* I2 */
+	{
+		w_locks != p ->
+		if
+		:: in_use || !ENTRY(1, p) -> unlink(p)
+		:: else
+		fi
+	}
 #else
 	d_step { w_locks != p -> unlink(p) }	/* I2 */
 #endif
@@ -310,12 +370,13 @@ end:
 #if !defined(BREAK_C3) && !defined(BREAK_C3_EARLY)
 		invalidate(p);						/* C3 */
 #endif
+#ifndef NO_QUEUE
 		if
 		:: true
 		:: atomic
 			{
 				/* E1 */
-				cache == ACTIVE && (h_page[0] == NONE || h_page[CELLS - 1] == NONE);
+				cache == ACTIVE && !unlogged && (h_page[0] == NONE || h_page[CELLS - 1] == NONE);
 #if CELLS > 1
 				if
 				:: h_page[0] == NONE -> c = 0
@@ -326,6 +387,7 @@ end:
 				c = 0
 			}
 		fi;
+#endif
 		pool[p] = CLEAN
 
 	/* It is read; if asynchronously, S1 is all of this but for the end of the I/O, which is S2. */
@@ -367,6 +429,14 @@ end:
 #endif
 			goto disk
 		fi;
+#if defined(DEVICES) && !defined(BREAK_WORD)
+		/* where the slot lies */
+		if
+		:: r_slot[p] == 0 || lies
+		:: r_slot[p] == 1 && !lies -> d_step { frame[p] = RUBBISH; forget_look(p) };
+			goto disk
+		fi;
+#endif
 		/* R2; what is written meanwhile may be read in part */
 		if
 #ifdef AHEAD
@@ -431,6 +501,9 @@ inline forget_fill()
 	w_epoch = false;
 	w_now = false;
 	w_copy = RUBBISH
+#ifdef EXTENTS
+	; w_extent = false
+#endif
 }
 
 inline take_guard(p)
@@ -447,12 +520,13 @@ inline take_guard(p)
 #define IN_FRAME(p) frame[p]
 #endif
 #if defined(BREAK_F2_VALID)
-#define MAY_COPY(p) (IS_CLEAN(p) || pool[p] == READING)
+#define MAY_COPY_IT(p) (IS_CLEAN(p) || pool[p] == READING)
 #elif defined(BREAK_F2_DIRTY)
-#define MAY_COPY(p) (IS_CLEAN(p) || pool[p] == DIRTY || pool[p] == WRITING)
+#define MAY_COPY_IT(p) (IS_CLEAN(p) || pool[p] == DIRTY || pool[p] == WRITING)
 #else
-#define MAY_COPY(p) IS_CLEAN(p)
+#define MAY_COPY_IT(p) IS_CLEAN(p)
 #endif
+#define MAY_COPY(p) (MAY_COPY_IT(p) && ((p) == Q || !unlogged))
 
 #if defined(BREAK_F6_GUARD)
 #define GUARD_HOLDS true
@@ -485,8 +559,20 @@ inline take_from_queue(c)
 }
 
 #ifdef LOAD
+inline close_file()
+{
+#if defined(DESCRIPTOR) && !defined(BREAK_X_KEPT)
+	l_open = false;
+	l_there = false;
+	l_gone = NO_PAGE
+#else
+	skip
+#endif
+}
+
 inline forget_load()
 {
+	close_file();
 	l_page = NONE;
 	l_generation = false;
 	l_epoch = false;
@@ -503,9 +589,19 @@ inline take_loaded()
 		w_generation = l_generation;
 		w_epoch = l_epoch;
 		w_copy = l_copy;
+#ifdef EXTENTS
+		w_extent = true;
+#endif
 		forget_load()
 	}
 }
+#endif
+
+/* X2: what an extent brings takes no slot of another page. */
+#if defined(EXTENTS) && !defined(BREAK_X2)
+#define MAY_TAKE(s) (TAKEABLE(s) && (!w_extent || slot[s] == FREE))
+#else
+#define MAY_TAKE(s) TAKEABLE(s)
 #endif
 
 proctype Writer()
@@ -514,6 +610,7 @@ proctype Writer()
 
 end:
 	do
+#ifndef NO_POOL
 	:: cache == ACTIVE ->
 #if defined(BREAK_F1_ORDER)
 		if
@@ -547,13 +644,40 @@ end:
 #endif
 #endif
 		goto store
+#endif
 
+#ifndef NO_QUEUE
 	:: take_from_queue(0) -> goto store
+#endif
 #if CELLS > 1
 	:: take_from_queue(1) -> goto store
 #endif
 #ifdef LOAD
 	:: take_loaded() -> goto store
+#endif
+
+#ifdef DEVICES
+	/* The second device is removed, disabled, or made shorter. */
+	:: lies ->
+#ifdef BREAK_D1_ORDER
+		lies = false;
+#endif
+#ifdef BREAK_D1_VERSION
+		d_step { set_slot(1, FREE) };
+#else
+		d_step { set_slot(1, FREE); raise_version(1) };			/* D1 */
+#endif
+		d_step { lies = false; in_use = false }
+	:: d_step { !lies -> lies = true; in_use = true }			/* D2 */
+
+	/* It comes back after trouble, D5: it is the same; or it is another one. */
+	:: d_step { lies && !in_use -> in_use = true }
+	:: lies && !in_use ->
+#ifndef BREAK_D5_IDENTITY
+		d_step { set_slot(1, FREE); raise_version(1) };
+#endif
+		device[1] = RUBBISH;
+		in_use = true
 #endif
 
 #ifdef SWITCH
@@ -601,12 +725,15 @@ end:
 store:
 	/* F3 changes only the copy.  Here a page may be left out, and a batch may wait. */
 	if
-	:: s = 0
+	:: MAY_TAKE(0) -> s = 0
 #if SLOTS > 1
-	:: s = 1
+	:: MAY_TAKE(1) -> s = 1
 #endif
 	:: goto forget
 	fi;
+#ifdef EXTENTS
+	assert(!w_extent || slot[s] == FREE);						/* FREE_ONLY */
+#endif
 	if
 	:: d_step { slot[s] != RETIRED -> set_slot(s, FREE) }	/* F4: its old entry */
 	:: slot[s] == RETIRED -> goto forget
@@ -635,7 +762,14 @@ store:
 	fi;
 	d_step
 	{
-		unlink(w_page);						/* a dead one */
+#ifdef BREAK_D5_UNLINK
+		if
+		:: in_use || !ENTRY(1, w_page) -> unlink(w_page)
+		:: else
+		fi;
+#else
+		unlink(w_page);						/* a dead one, or one that may not be read */
+#endif
 		slot[s] = USED;
 		tag[s] = w_page;
 #ifdef BREAK_F6_ENTRY_EPOCH
@@ -645,6 +779,9 @@ store:
 #endif
 #ifdef CHECKSUM
 		sum[s] = w_copy;
+#endif
+#ifdef UNLOGGED
+		assert(w_page == Q || !unlogged || !current[s]);		/* PERMANENT */
 #endif
 	}
 	goto forget;
@@ -684,31 +821,111 @@ end:
 }
 #endif
 
-/* ---- a session that reads P from the data file, whatever the pool has, and whoever has a lock ---- */
+/* ---- a session that reads P from the data file, whatever the pool has, and whoever has a lock; or the writer, with an extent ---- */
 
 #ifdef LOAD
+/*
+ * The file that has the name now; one that is removed meanwhile is still there for who has it open, and then gives what it had
+ * at that moment.  So to read it is no other than to read it just before: where the file is opened after L2, the two are one.
+ */
+#ifdef DESCRIPTOR
+inline open_file()
+{
+	d_step
+	{
+		if
+		:: !l_open -> l_open = true; l_there = true; l_gone = NO_PAGE
+		:: else
+		fi
+	}
+}
+
+inline remove_file()
+{
+	d_step
+	{
+		if
+		:: l_open && l_there -> l_there = false; l_gone = D[P]
+		:: else
+		fi;
+		D[P] = NO_PAGE
+	}
+}
+
+#define IN_FILE (l_there -> D[P] : l_gone)
+#define THERE l_there
+#else
+#define IN_FILE D[P]
+#define THERE true
+#endif
+
+#if defined(EXTENTS) && !defined(BREAK_X1)
+#define GUARD_EPOCH x_epoch				/* X1 */
+#else
+#define GUARD_EPOCH true
+#endif
+
+inline take_load_guard()
+{
+	d_step
+	{
+		l_page = P; l_generation = true; l_epoch = GUARD_EPOCH
+#ifdef EXTENTS
+		; x_hint = false; x_epoch = false
+#endif
+	}
+}
+
+/* L3; what is written meanwhile may be read in part */
+inline read_file()
+{
+	l_copy = IN_FILE;
+	d_step
+	{
+		if
+		:: THERE && D[P] != l_copy && D[P] != NO_PAGE && l_copy != NO_PAGE -> l_copy = RUBBISH
+		:: else
+		fi
+	}
+}
+
 proctype Load()
 {
 end:
 	do
-	:: l_page == NONE ->					/* L1 needs not be right, so any page is chosen */
-#ifdef BREAK_LOAD_GUARD
-		l_copy = D[P];
-		d_step { l_page = P; l_generation = true; l_epoch = true };
+#ifdef EXTENTS
+	/* Somebody reads a page beside P, which nobody does without a lock on the relation. */
+#ifdef BREAK_X_PERMANENT
+	:: d_step { !x_hint && l_page == NONE && !exclusive && cache == ACTIVE -> x_hint = true; x_epoch = true }
 #else
-		d_step { l_page = P; l_generation = true; l_epoch = true };	/* L2 */
-		l_copy = D[P];						/* L3; what is written meanwhile may be read in part */
+	:: d_step { !x_hint && l_page == NONE && !exclusive && !unlogged && cache == ACTIVE -> x_hint = true; x_epoch = true }
 #endif
-		d_step
-		{
-			if
-			:: D[P] != l_copy && D[P] != NO_PAGE && l_copy != NO_PAGE -> l_copy = RUBBISH
-			:: else
-			fi
-		}
+	:: x_hint ->
+#else
+	:: l_page == NONE ->					/* L1 needs not be right, so any page is chosen */
+#endif
+#if defined(BREAK_LOAD_GUARD)
+		read_file();
+		take_load_guard();
+#elif defined(BREAK_LOAD_OPEN)
+		open_file();
+		take_load_guard();					/* L2 */
+		read_file();						/* L3 */
+#else
+		take_load_guard();					/* L2 */
+#ifdef DESCRIPTOR
+		open_file();
+#endif
+		read_file();						/* L3 */
+#endif
 		/* L4; or the session leaves */
 		if
-		:: d_step { l_copy != NO_PAGE -> l_ready = true }
+		:: d_step
+			{
+				l_copy != NO_PAGE ->
+				close_file();
+				l_ready = true
+			}
 		:: d_step { forget_load() }
 		fi
 	od
@@ -741,6 +958,22 @@ inline bump_database()
 #endif
 }
 
+#ifndef DESCRIPTOR
+inline remove_file()
+{
+	D[P] = NO_PAGE
+}
+#endif
+
+/* A page where there was none. */
+inline make_page()
+{
+#ifdef EXTENTS
+	D[P] = RUBBISH;							/* only who reads past the pool can see it */
+#endif
+	atomic { change(P); D[P] = CONTENT(P, newer[P]) }
+}
+
 #define LOCKABLE (!exclusive && D[P] != NO_PAGE && pool[P] != READING)
 
 proctype Files()
@@ -765,21 +998,27 @@ end:
 	:: atomic { LOCKABLE -> exclusive = true };
 		drop_buffers();
 		bump_relation();					/* C1 */
-		D[P] = NO_PAGE;						/* C2 */
+		remove_file();						/* C2 */
 		bump_relation();					/* C3 */
-		exclusive = false;
 		if
 		:: true
 		:: bump_relation();					/* C1: created anew, with the same number */
+#ifdef UNLOGGED
+			if
+			:: unlogged = false
+			:: unlogged = true
+			fi;
+#endif
 			bump_relation()					/* C3 */
-		fi
+		fi;
+		exclusive = false
 
 	/* Grows again. */
 	:: atomic { D[P] == NO_PAGE && pool[P] == ABSENT -> pool[P] = WRITING };
 #ifndef BREAK_EXTEND
 		invalidate(P);						/* C1 */
 #endif
-		atomic { change(P); D[P] = CONTENT(P, newer[P]) };	/* C2 */
+		make_page();						/* C2 */
 #ifndef BREAK_EXTEND
 		invalidate(P);						/* C3 */
 #endif
@@ -791,15 +1030,18 @@ end:
 		bump_database();
 #endif
 		drop_buffers();
-		D[P] = NO_PAGE;						/* C2 */
+		remove_file();						/* C2 */
 #if !defined(BREAK_DATABASE_AFTER) && !defined(BREAK_DATABASE_EARLY)
 		bump_database();					/* C3 */
 #endif
 #if !defined(BREAK_DATABASE_CREATE) && !defined(BREAK_DATABASE_EARLY)
 		bump_database();					/* C1 */
 #endif
-		atomic { change(P); D[P] = CONTENT(P, newer[P]) };	/* C2 */
-#if !defined(BREAK_DATABASE_CREATE) && !defined(BREAK_DATABASE_EARLY)
+#ifdef UNLOGGED
+		unlogged = false;
+#endif
+		make_page();						/* C2 */
+#if !defined(BREAK_DATABASE_CREATE) && !defined(BREAK_DATABASE_EARLY) && !defined(BREAK_DATABASE_COPIED)
 		bump_database();					/* C3 */
 #endif
 		exclusive = false
@@ -810,9 +1052,9 @@ end:
 #ifndef BREAK_DATABASE_LATE
 		bump_database();					/* C3 */
 #endif
-		D[P] = NO_PAGE;						/* C2 */
+		remove_file();						/* C2 */
 		/* And back, by a commit after they are copied. */
-		atomic { change(P); D[P] = CONTENT(P, newer[P]) };	/* C2 */
+		make_page();						/* C2 */
 #ifndef BREAK_DATABASE_LATE
 		bump_database();					/* C3 */
 #endif
@@ -826,13 +1068,18 @@ end:
 
 /* ---- the device ---- */
 
-#if defined(SWITCH) || defined(LIES)
+#if defined(SWITCH) || defined(LIES) || defined(DEVICES)
 proctype Device()
 {
 end:
 	do
 #ifdef SWITCH
 	:: atomic { cache == ACTIVE -> cache = OFF }	/* O1 */
+#endif
+#ifdef DEVICES
+	:: d_step { lies && in_use -> in_use = false }				/* D4 */
+	/* What lies nowhere is somebody else's. */
+	:: d_step { !lies -> device[1] = RUBBISH }
 #endif
 #ifdef LIES
 	:: device[0] = RUBBISH
@@ -862,7 +1109,7 @@ init
 #ifdef FILES
 		run Files();
 #endif
-#if defined(SWITCH) || defined(LIES)
+#if defined(SWITCH) || defined(LIES) || defined(DEVICES)
 		run Device();
 #endif
 	}

@@ -63,7 +63,7 @@ one_run() {
 verdict() {
   local expect=$1 out=$2 errors hit
   errors=$(sed -nE 's/^State-vector .* errors: ([0-9]+)$/\1/p' "$out")
-  hit=$(grep -cE '^pan:1: assertion violated \((frame\[p\]==D\[p\]\)|\(frame==d\.page\))' "$out" || true)
+  hit=$(grep -cE '^pan:1: assertion violated \((frame\[p\]==D\[p\]\)|\(frame==d\.page|\(\(w_page==1\)\|\| *!\(unlogged\)| *!\(w_extent\)\|\|)' "$out" || true)
   if [ -z "$errors" ]; then
     echo "did not run"
   elif [ "$expect" = caught ]; then

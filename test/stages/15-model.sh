@@ -3,7 +3,7 @@
 #   one of its rules is broken (model/README.md).
 # Majors: 15
 # Packages: spin
-# Minutes: 4
+# Minutes: 5
 # Build: no
 
 stage() {

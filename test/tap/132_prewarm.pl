@@ -364,6 +364,28 @@ my $pid = q{(SELECT pid FROM pg_stat_progress_flashcache_prewarm WHERE relid = '
 	fc_is_read($node, 'postgres', 't', 'limited', PAGES, 'all of it is on flash');
 }
 
+# With persistence: nobody writes the log of a cache that is switched off, although a session has asked for more.
+{
+	my $first = $node;
+	$node = fc_new_node('kept', size => '8MB', conf => "pg_flashcache.persistence = on\nbgwriter_lru_maxpages = 0\n");
+	fc_everywhere($node);
+	table('t');
+	table('u');
+	prewarm(q{'t'});
+	set('pg_flashcache.write_limit', '8kB');
+	my $session = begin(q{SELECT * FROM pg_flashcache_prewarm('u')});
+	wait_until(q{EXISTS (SELECT FROM pg_stat_progress_flashcache_prewarm WHERE phase = 'waiting for write_limit')}, 'the limit');
+	$node->safe_psql('postgres', 'ALTER SYSTEM SET pg_flashcache.enabled = off');
+	$node->reload;
+	like(result($session), qr/^the flash cache cannot be prewarmed while it is disabled/, 'with persistence, too');
+	wait_until(q{NOT writing FROM pg_stat_flashcache_persistence}, 'the log ends');
+	my %trouble = fc_stat($node, qw(write_errors read_errors switch_offs));
+	is_deeply(\%trouble, { write_errors => 0, read_errors => 0, switch_offs => 0 }, 'no write is tried');
+	unlike(slurp_file($node->logfile), qr/no longer writes its log/, 'and the log is not given up');
+	$node->stop;
+	$node = $first;
+}
+
 # ---- faults of the device ----
 
 {

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable
 import pq
 
 PORT = 5432  # the name of the socket, nothing more
+DEVICES_FILE = "pg_flashcache.devices"  # the list, in the data directory: of another server's devices in a copy
 PATIENCE_S = 120.0  # a bound against waiting for ever, not a measurement
 
 FAILPOINT_SQL = (
@@ -26,6 +27,11 @@ FAILPOINT_SQL = (
     " AS '$libdir/pg_flashcache', 'fc_failpoint_set' LANGUAGE C STRICT"
 )
 
+# Devices beyond the first one are opened when the cache is active; their pages are not on flash before that.
+SETTLED_SQL = (
+    "SELECT state NOT IN ('starting', 'active') OR state = 'active' AND"
+    " NOT EXISTS (SELECT FROM pg_stat_flashcache_device WHERE state = 'starting') FROM pg_stat_flashcache"
+)
 # Counters that must be 0.
 TROUBLE = ("verify_failures", "checksum_failures", "read_errors", "write_errors", "slots_retired")
 # What no log may hold, whatever was done to the server.
@@ -141,11 +147,38 @@ class Server:
         directory.mkdir(parents=True)
         run(
             ["pg_basebackup", "--no-sync", "--checkpoint=fast", "--wal-method=stream", "--write-recovery-conf"]
-            + [f"--dbname=host={self.dir} port={PORT} user=postgres", f"--pgdata={other.data}"]
+            + [f"--dbname={self.address()}", f"--pgdata={other.data}"]
         )
+        (other.data / DEVICES_FILE).unlink(missing_ok=True)
         other.configure(other.own_place())
         other.conf = dict(self.conf)
         return other
+
+    def rewind(self, source: Server) -> None:
+        """This one, killed, becomes a standby of another one with which it shares a part of its history; not yet started.
+
+        That one runs, or was stopped cleanly.
+        """
+        kept = (self.data / "postgresql.conf").read_text()
+        running = source.postmaster() is not None
+        place = f"--source-server={source.address()} dbname=postgres" if running else f"--source-pgdata={source.data}"
+        command = ["pg_rewind", "--no-sync", f"--target-pgdata={self.data}", place]
+        try:
+            run(command)
+        except Failure as failure:  # it recovers the server first
+            found = IN_THE_WAY.search(str(failure))
+            if found is None:
+                raise
+            self.in_the_way.append(found.group(1))
+            run(command)
+        (self.data / "postgresql.conf").write_text(kept)
+        (self.data / "postgresql.auto.conf").write_text(f"primary_conninfo = '{source.address()}'\n")
+        (self.data / "standby.signal").touch()
+        (self.data / DEVICES_FILE).unlink(missing_ok=True)
+        self.good_for = 0
+
+    def address(self) -> str:
+        return f"host={self.dir} port={PORT} user=postgres"
 
     def remove(self) -> None:
         shutil.rmtree(self.dir)
@@ -153,10 +186,7 @@ class Server:
     # ---- running it ----
 
     def connect(self, database: str = "postgres", name: str = "torture", options: str = "") -> pq.Connection:
-        return pq.Connection(
-            f"host={self.dir} port={PORT} user=postgres dbname={database} application_name={name}"
-            f" connect_timeout=60 options='{options}'"
-        )
+        return pq.Connection(f"{self.address()} dbname={database} application_name={name} connect_timeout=60 options='{options}'")
 
     def postmaster(self) -> int | None:
         try:
@@ -212,7 +242,7 @@ class Server:
         def settled() -> bool:
             try:
                 with self.connect() as conn:
-                    return conn.one("SELECT state <> 'starting' FROM pg_stat_flashcache") == "t"
+                    return conn.one(SETTLED_SQL) == "t"
             except pq.Lost:
                 return False
 

@@ -1018,6 +1018,7 @@ class Control(Session):
 
     OPERATIONS = {
         "setting": 8, "enable": 3, "reset": 1, "checkpoint": 4, "switch_wal": 1, "views": 3, "terminate": 1, "pause": 12, "fault": 6,
+        "slow_disk": 4,
     }  # fmt: skip
     STATEMENTS = {
         "enable": ("SELECT pg_flashcache_enable()",),
@@ -1032,7 +1033,7 @@ class Control(Session):
     def left_out(self) -> set[str]:
         conditions = {
             "pause": not self.torture.widen, "fault": not self.torture.faults, "terminate": self.torture.calm, "reset": self.torture.calm,
-            "enable": self.torture.without_cache, "views": self.torture.without_cache,
+            "enable": self.torture.without_cache, "views": self.torture.without_cache, "slow_disk": self.torture.without_cache,
         }  # fmt: skip
         return {operation for operation, left_out in conditions.items() if left_out}
 
@@ -1081,6 +1082,10 @@ class Control(Session):
         # How long is part of the seed; what happens meanwhile is not, and nothing waits for it.
         threading.Event().wait(rng.randrange(least_ms, most_ms) / 1000)
         self.set_point(point, "off")
+
+    def op_slow_disk(self, rng: random.Random) -> None:
+        """Reads of data files take as long as a disk's; else none would bring its neighbours, as the page cache has them all."""
+        self.hold(rng, "disk_read", f"delay:{rng.choice((150, 500))}", 100, 600)
 
     def op_pause(self, rng: random.Random) -> None:
         self.hold(rng, *rng.choice(PAUSES), 1, 60)

@@ -37,6 +37,7 @@ import time
 import traceback
 from collections.abc import Callable
 
+import devices
 import health
 import pq
 import sessions
@@ -48,6 +49,8 @@ ROUND_PATIENCE_S = 300.0  # a guard against a hang
 SHARES = 5  # sessions that have rows in the shared table
 
 COUNTERS = ("hits", "misses", "verify_checks", "inserts", "eviction_aged_out", "eviction_invalidated", "prefetches")
+EXTENT_COUNTERS = ("extent_reads", "extent_inserts")
+COUNTERS_SQL = "SELECT {} FROM pg_stat_flashcache, (SELECT extent_reads, extent_inserts FROM pg_stat_flashcache_extents) e"
 # Where the log of what is on flash is written (src/warm.md), and where it is loaded: a server is killed there.
 LOG_POINTS = ("warm_group", "warm_blocks", "warm_stamp", "warm_map")
 LOAD_POINTS = ("warm_load", "switch_opened")
@@ -65,11 +68,14 @@ FILLER_SQL = (
     "SELECT relblocknumber FROM pg_flashcache_pages WHERE relfilenode = pg_relation_filenode('filler')"
     " AND reldatabase = (SELECT oid FROM pg_database WHERE datname = current_database())"
 )
+# A device that is full gives up so many when it is opened, for its trial (src/device.md); the first of several is.
+TRIAL_PAGES = 16
 # For the restarts at the end of a run; all that is on flash stays there.
 PROOF_CONF = {
     "pg_flashcache.persistence": "on",
     "pg_flashcache.verify": "on",
     "pg_flashcache.admission": "all",
+    "pg_flashcache.extents": "off",
     "pg_flashcache.size": "64MB",
     "shared_buffers": "1536kB",
     "wal_level": "replica",
@@ -155,11 +161,16 @@ class Torture:
         self.killed_at: collections.Counter[str] = collections.Counter()
         self.starts: collections.Counter[str] = collections.Counter()
         self.restored: collections.Counter[str] = collections.Counter()
+        self.came_back: collections.Counter[str] = collections.Counter()
         self.began = time.monotonic()
+        self.can_rewind = False
+        # Of all servers of a run: another one is a cold start.
+        self.several = not options.health and random.Random(f"{self.seed}/devices").random() < 0.75
 
         logs = directory
         writers = [sessions.Writer(f"w{i}", self, logs, (i, SHARES)) for i in range(3)]
         self.standby_reader = sessions.StandbyReader("standby", self, logs)
+        self.devices = devices.Devices("devices", self, logs)
         self.sessions: list[sessions.Session] = [
             *writers,
             sessions.TwoPhase("twophase", self, logs, (3, SHARES)),
@@ -167,6 +178,7 @@ class Torture:
             sessions.Databases("databases", self, logs),
             sessions.Reader("reader", self, logs),
             *([] if self.without_cache else [sessions.Steering("steering", self, logs)]),
+            *([self.devices] if self.several else []),
             sessions.Control("control", self, logs),
         ]
 
@@ -193,15 +205,17 @@ class Torture:
         return [s.conn.pid for s in self.sessions if isinstance(s, kinds) and s.conn is not None]
 
     def check_counters(self, conn: pq.Connection) -> None:
-        columns = (*COUNTERS, *TROUBLE)
-        row = conn.run(f"SELECT {', '.join(columns)} FROM pg_stat_flashcache")[0]
+        counters = (*COUNTERS, *EXTENT_COUNTERS)
+        columns = (*counters, *TROUBLE)
+        row = conn.run(COUNTERS_SQL.format(", ".join(columns)))[0]
         now = {name: int(value or 0) for name, value in zip(columns, row, strict=True)}
         with self.lock:
             # They begin anew after a crash or a reset, and on another server.
-            begun = any(now[name] < self.counted.get(name, 0) for name in COUNTERS)
-            for name in COUNTERS:
+            begun = any(now[name] < self.counted.get(name, 0) for name in counters)
+            for name in counters:
                 self.sums[name] += now[name] - (0 if begun else self.counted.get(name, 0))
             self.counted = now
+            self.sums["verify_failures"] += now["verify_failures"]
         wrong = {name: now[name] for name in TROUBLE if now[name] and (name == "verify_failures" or not self.faults)}
         if wrong:
             raise Failure(f"counters that must be 0: {wrong}")
@@ -221,6 +235,7 @@ class Torture:
             # to put an entry on, and PostgreSQL crashes (brin_xlog_insert_update asks for the number of no buffer).
             conf.append("full_page_writes = off")
             self.index_kinds = tuple(kind for kind in sessions.INDEXES if kind != "brin")
+        self.can_rewind = checksums and whole_pages
         self.server.initdb(checksums, conf)
         self.say(f"data checksums {'on' if checksums else 'off'}, full_page_writes {'on' if whole_pages else 'off'}; {run(['postgres', '--version']).strip()}")
         health_conf = {"pg_flashcache.verify": "on", "pg_flashcache.persistence": "on"}
@@ -240,7 +255,7 @@ class Torture:
                 conn.run(sql)
         self.server.wait_ready()
         with self.server.connect() as conn:
-            sessions.check_points(conn, sessions.DEVICE_FAULTS)
+            sessions.check_points(conn, [*sessions.DEVICE_FAULTS, *devices.FAULTS])
             self.forget_faults(conn)
             # Nothing goes by while the server is quiet, but for the writer; which is held up for a moment at the most.
             sessions.check_points(conn, sessions.PAUSES)
@@ -293,6 +308,8 @@ class Torture:
             conf["io_combine_limit"] = combine
         if self.major() >= 18:
             conf["io_method"] = io_method
+        conf["pg_flashcache.extents"] = rng.choice(("off", "on", "on", "auto"))
+        conf["pg_flashcache.max_size"] = f"{devices.MAX_SIZE_MB}MB" if self.several else "0"
         conf |= fixed or {}
         self.wal_level = conf["wal_level"]
         same = all(conf[f"pg_flashcache.{name}"] == before.get(f"pg_flashcache.{name}") for name in ("size", "persistence"))
@@ -309,9 +326,15 @@ class Torture:
     def add_standby(self) -> None:
         standby = self.server.standby(self.dir / f"s{self.servers_made + 1}")
         self.servers_made += 1
+        self.start_standby(standby)
+
+    def start_standby(self, standby: Server) -> None:
         standby.start()
         standby.wait_ready()
         self.standby = standby
+        self.devices.forget(standby)
+        if self.several:
+            self.devices.give(standby, random.Random(f"{self.seed}/{self.round}/given"))
         with self.server.connect() as conn:
             self.alter_system(conn, "SET synchronous_standby_names = '*'")
             wait_until(
@@ -328,10 +351,14 @@ class Torture:
             return
         self.read_log(self.standby)
         self.standby.kill_all()
-        self.standby.remove()
+        self.forget(self.standby)
         self.standby = None
         with self.server.connect() as conn:
             self.alter_system(conn, "RESET synchronous_standby_names")
+
+    def forget(self, server: Server) -> None:
+        self.devices.forget(server)
+        server.remove()
 
     # ---- events: what ends a round ----
     # Each leaves the server running, or down for a start with other settings; true if it may have lost memory.
@@ -627,14 +654,60 @@ class Torture:
         return self.quiet()
 
     def promote(self) -> bool:
+        """Failover: the primary is killed, and its standby takes over, with the cache that it has filled itself.
+
+        What it has on flash is read and compared. The former primary may come back as its standby: by pg_rewind, with a flash
+        of the history that has ended, or made anew. And that one may take over in turn.
+        """
+        rng = random.Random(f"{self.seed}/{self.round}/promote")
+        former = self.fail_over()
+        how = rng.choice(("by pg_rewind", "by pg_rewind", "made anew", "not at all"))
+        if how == "by pg_rewind" and not self.can_rewind:
+            how = "made anew"
+        again = rng.random() < 0.5
+        self.came_back[how] += 1
+        if how == "by pg_rewind":
+            self.rewind(former)
+        else:
+            self.forget(former)
+            if how == "not at all":
+                return True
+            self.add_standby()
+        self.compare_standby()
+        if again:
+            self.check_all(rng, True, keep_standby=True)
+            self.round += 1  # other operations than before
+            self.run_sessions(True)
+            self.came_back["and took over"] += 1
+            self.forget(self.fail_over())
+        return True
+
+    def fail_over(self) -> Server:
+        """Returns the former primary."""
         assert self.standby is not None
         self.crashing = True
         self.server.kill_all()
         self.read_log(self.server)
-        old, self.server, self.standby = self.server, self.standby, None
+        former, self.server, self.standby = self.server, self.standby, None
         run(["pg_ctl", "--wait", "--silent", f"--pgdata={self.server.data}", "promote"])
-        old.remove()
-        return True
+        self.join()
+        self.crashing = False
+        self.look_at_flash(self.server)
+        return former
+
+    def rewind(self, former: Server) -> None:
+        # Before 17 pg_rewind takes a tablespace in place on a running server for a link.
+        running = self.major() >= 17
+        if not running:
+            self.stop_cleanly()
+            self.crashing = False
+        former.rewind(self.server)
+        if not running:
+            self.server.start()
+            self.server.wait_ready()
+            self.look_at_restored(self.server)
+        self.start_standby(former)
+        self.look_at_restored(former, of_another_history=True)
 
     def wait_standby(self, conn: pq.Connection, other: pq.Connection) -> None:
         lsn = conn.one("SELECT pg_current_wal_lsn()")
@@ -674,6 +747,12 @@ class Torture:
             self.standby.start()
         self.standby.wait_ready()
         self.look_at_restored(self.standby)
+        self.compare_standby()
+        return False
+
+    def compare_standby(self) -> None:
+        """It has caught up, and has the same rows."""
+        assert self.standby is not None
         with self.server.connect() as conn, self.standby.connect(sessions.MAIN) as other:
             self.wait_standby(conn, other)
             with self.server.connect(sessions.MAIN) as here:
@@ -682,7 +761,6 @@ class Torture:
                     if here.run(sql) != other.run(sql):
                         raise Failure(f"{table} on the standby: {other.run(sql)}; on the primary: {here.run(sql)}")
             self.check_counters(other)
-        return False
 
     EVENTS: dict[str, Callable[[Torture], bool]] = {
         "kill_server": kill_server,
@@ -708,10 +786,13 @@ class Torture:
     NO_KILLS = ("immediate", "restart", "quiet", "end_writer", "kill_autovacuum")
 
     def next_event(self) -> str:
-        """From a shuffled deck, so that none is left out for long."""
+        """From a shuffled deck, so that none is left out for long; a failover is among the first, however short the run."""
         if not self.deck:
             self.deck = list(self.options.events)
             random.Random(f"{self.seed}/{self.round}/deck").shuffle(self.deck)
+            if self.round == 0 and "promote" in self.deck[:-2]:
+                self.deck.remove("promote")
+                self.deck.insert(len(self.deck) - 1, "promote")
         return self.deck[-1]
 
     # ---- a round ----
@@ -784,7 +865,7 @@ class Torture:
         if stopped:
             self.configure(rng, self.next_event())
             self.server.start()
-        self.check_all(rng, crashed, crashed or stopped)
+        self.check_all(rng, crashed, stopped or (crashed and event != "promote"))
         hits = self.sums["hits"]
         self.say(
             f"{event}{' of faults' if self.faults else ''}{', widened' if self.widen else ''}{', with a standby' if standby else ''}: "
@@ -819,7 +900,7 @@ class Torture:
         if bad:
             raise Failure(f"{server.log} has\n" + "\n".join(bad[:20]))
 
-    def check_all(self, rng: random.Random, crashed: bool, started: bool = True) -> None:
+    def check_all(self, rng: random.Random, crashed: bool, started: bool = True, keep_standby: bool = False) -> None:
         server = self.server
         server.wait_ready()
         with server.connect() as conn:
@@ -846,30 +927,23 @@ class Torture:
             with self.standby.connect() as conn:
                 self.check_counters(conn)
             self.read_log(self.standby)
-            if rng.random() < 0.5 or self.wal_level == "minimal":
+            if (rng.random() < 0.5 and not keep_standby) or self.wal_level == "minimal":
                 self.drop_standby()
         self.passed += 2
 
-    def look_at_restored(self, server: Server) -> None:
+    def look_at_restored(self, server: Server, of_another_history: bool = False) -> None:
         """Was the log loaded, where it must have been?  Then each page that it has restored is read, and with verify compared."""
         due, server.due = server.due, 0
         with server.connect() as conn:
-            refused, loaded, writing, databases = conn.run(
-                "SELECT refused, loaded_at, writing, (SELECT string_agg(DISTINCT datname, ' ')"
-                " FROM pg_flashcache_pages JOIN pg_database d ON d.oid = reldatabase AND datallowconn)"
-                " FROM pg_stat_flashcache_persistence"
-            )[0]
+            refused, loaded, writing = conn.run("SELECT refused, loaded_at, writing FROM pg_stat_flashcache_persistence")[0]
         how = "without persistence" if writing is None else f"cold: {refused}" if loaded is None else "warm"
         self.starts[GIVEN.sub("N", how)] += 1
         self.starts["that had to be warm"] += due > 0
         if due and loaded is None:
             raise Failure(f"the log was complete for the checkpoint at which the server has started, and was not loaded: {refused}")
-        for database in (databases or "").split():
-            with server.connect(database) as conn:
-                conn.run("SET lock_timeout = '50ms'")  # a prepared transaction may have locked the relation, or made it
-                for relation, blocks in conn.run(RESTORED_SQL):
-                    with contextlib.suppress(pq.SqlError):
-                        conn.run(READ_SQL.format(relation, blocks))
+        if of_another_history and loaded is not None:
+            raise Failure("after pg_rewind the log of the history that has ended was loaded")
+        self.read_flash(server)
         with server.connect() as conn:
             values = conn.run(f"SELECT {', '.join(RESTORED)} FROM pg_stat_flashcache_persistence")[0]
             entries = {name: int(value or 0) for name, value in zip(RESTORED, values, strict=True)}
@@ -877,6 +951,35 @@ class Torture:
             self.check_counters(conn)
         self.say(f"started {how}{', as it had to' if due else ''}; {', '.join(f'{n} {name}' for name, n in entries.items() if n)}")
         self.passed += 1
+
+    def look_at_flash(self, server: Server) -> None:
+        """Of a server that was promoted: what it has on flash is right, as far as can be seen by reading it."""
+        with server.connect() as conn:
+            self.reset_settings(conn)
+            self.disarm(conn)
+            self.activate(conn)
+            self.check_counters(conn)
+            there = int(conn.one("SELECT used FROM pg_stat_flashcache") or 0)
+            before = self.sums["verify_checks"]
+            self.read_flash(server)
+            self.check_counters(conn)
+        self.restored["compared at failovers"] += self.sums["verify_checks"] - before
+        self.say(f"promoted with {there} pages on flash; {self.sums['verify_checks'] - before} hits compared")
+        self.passed += 1
+
+    def read_flash(self, server: Server) -> None:
+        """Each page on flash is read through the buffer pool, and compared with the disk."""
+        with server.connect() as conn:
+            databases = conn.one(
+                "SELECT coalesce(string_agg(DISTINCT datname, ' '), '')"
+                " FROM pg_flashcache_pages JOIN pg_database d ON d.oid = reldatabase AND datallowconn AND datconnlimit <> -2"
+            )
+        for database in databases.split():
+            with server.connect(database, options="-c pg_flashcache.verify=on") as conn:
+                conn.run("SET lock_timeout = '50ms'")  # a prepared transaction may have locked the relation, or made it
+                for relation, blocks in conn.run(RESTORED_SQL):
+                    with contextlib.suppress(pq.SqlError):
+                        conn.run(READ_SQL.format(relation, blocks))
 
     def fill_flash(self) -> set[str]:
         """Most pages of the table that nobody changes are there: which?"""
@@ -899,9 +1002,15 @@ class Torture:
         self.drop_standby()
         self.faults = False
         self.server.stop("fast")
-        self.configure(random.Random(f"{self.seed}/persistence"), "", PROOF_CONF)
+        # The pages are on the first device, or on others.
+        size = {"pg_flashcache.size": "2MB"} if self.several else {}
+        self.configure(random.Random(f"{self.seed}/persistence"), "", PROOF_CONF | size)
         self.server.start()
         self.server.wait_ready()
+        if self.several:
+            self.devices.prepare_proof()
+        with self.server.connect(sessions.MAIN) as conn:
+            conn.run("SELECT pg_flashcache_set_policy('filler'::regclass, 'normal')")
         for clean in (False, True):
             before = self.fill_flash()
             if clean:
@@ -915,7 +1024,7 @@ class Torture:
             self.server.wait_ready()
             with self.server.connect(sessions.MAIN) as conn:
                 lost = before - self.on_flash(conn)
-            if lost:
+            if len(lost) > (TRIAL_PAGES if self.several else 0):
                 raise Failure(f"of {len(before)} pages that nobody has changed {len(lost)} are not restored")
             self.look_at_restored(self.server)
             self.passed += 1
@@ -999,7 +1108,7 @@ class Torture:
     def summary(self) -> None:
         print(f"kills: {Server.kills}")
         counted = {"events": self.events, "operations": self.operations, "killed at": self.killed_at}
-        for what, counts in (counted | {"starts": self.starts, "entries": self.restored, "cache": self.sums}).items():
+        for what, counts in (counted | {"starts": self.starts, "former primaries": self.came_back, "entries": self.restored, "cache": self.sums}).items():
             print(f"{what}: " + ", ".join(f"{n} {name}" for name, n in sorted(counts.items())))
         if self.server.in_the_way:
             print("started twice, as these files were in recovery's way: " + ", ".join(self.server.in_the_way))
