@@ -96,13 +96,15 @@ def users_options(options: str) -> str:
 
 @dataclass(frozen=True)
 class Extension:
-    """Of this database. `danger`: why a superuser is not to use it; empty: may be used. `lacking`: what GRANT lets this role use it."""
+    """Of this database. `danger`: why a superuser is not to use it; empty: may be used. `lacking`: what GRANT lets this role use it.
+    `trusted`: it, and its schema, belong to superusers: what it says is not somebody else's word."""
 
     schema: str  # quoted
     version: str
     danger: str
     lacking: str = ""
     role: str = ""  # quoted
+    trusted: bool = False
 
     @property
     def closed(self) -> str:
@@ -124,7 +126,7 @@ def extension(connection: psycopg.Connection[Any], name: str = "pg_flashcache") 
         )
     elif super_ and not trusted:
         danger = f'the extension {name} belongs to "{owner}", who is no superuser: its code would run with a superuser\'s rights'
-    return Extension(schema, version, danger, "" if usable else f"GRANT USAGE ON SCHEMA {schema} TO {role}", str(role))
+    return Extension(schema, version, danger, "" if usable else f"GRANT USAGE ON SCHEMA {schema} TO {role}", str(role), schema_trusted and trusted)
 
 
 def require(found: Extension | None, kind: type[PgflashError] = MachineError) -> None:

@@ -95,17 +95,23 @@ def once(nodes: Iterable[Node]) -> list[Node]:
 
 
 def known_to(connection: Connection, parts: Mapping[str, str]) -> tuple[list[Node], list[str]]:
-    """Of a server: the nodes in its list, the standbys that it sends its WAL to, Citus' workers."""
+    """Of a server: the nodes in its list, the standbys that it sends its WAL to, Citus' workers. The list says who is sent the password
+    of this command: only superusers' entries count, in a list that nobody else can have replaced."""
     nodes: list[Node] = []
     remarks: list[str] = []
     found = safe.extension(connection)
     if found is not None and not found.danger and not found.lacking and NODES in members(connection, (NODES,)):
-        for row in connection.execute(f"SELECT node, host, port, dbname FROM {found.schema}.{NODES} ORDER BY node".encode()).fetchall():
-            if row["host"]:
+        rows = connection.execute(f"SELECT node, host, port, dbname, trusted FROM {found.schema}.{NODES} ORDER BY node".encode()).fetchall()
+        for row in rows:
+            if not (row["trusted"] and found.trusted):
+                why = "its server" if found.trusted else f"the schema {found.schema} of the list"
+                remarks.append(f"node {row['node']} is not used: {why} belongs to somebody who is no superuser")
+            elif row["host"]:
                 template = {**parts, **({"dbname": row["dbname"]} if row["dbname"] else {})}
                 nodes.append(Node(row["node"], placed(template, row["host"], row["port"]), NODES))
     if not nodes:
-        nodes, remarks = _standbys(connection, parts)
+        nodes, more = _standbys(connection, parts)
+        remarks += more
     if _row(connection, "SELECT to_regclass('pg_catalog.pg_dist_node') IS NOT NULL AS there")["there"]:
         nodes += [
             Node(f"{row['host']}:{row['port']}", placed(parts, row["host"], row["port"]), "pg_dist_node")

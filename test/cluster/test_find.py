@@ -44,6 +44,20 @@ def of(server: Server) -> dict[str, str]:
 
 
 @needs_server
+def test_only_superusers_say_who_is_a_node(server: Server) -> None:
+    server.sql(
+        "CREATE ROLE app", "GRANT USAGE ON FOREIGN DATA WRAPPER dblink_fdw TO app",
+        "SET ROLE app; CREATE SERVER trap TYPE 'pg_flashcache' FOREIGN DATA WRAPPER dblink_fdw OPTIONS (host '203.0.113.9')",
+    )  # fmt: skip
+    try:
+        found = find([of(server)], None, 10)
+        assert [node.found_by for node in found.nodes] == ["argument"]
+        assert "node trap is not used: its server belongs to somebody who is no superuser" in found.remarks
+    finally:
+        server.sql("DROP SERVER trap", "REVOKE USAGE ON FOREIGN DATA WRAPPER dblink_fdw FROM app", "DROP ROLE app")
+
+
+@needs_server
 def test_the_list_of_the_server_and_workers_of_citus(server: Server) -> None:
     assert [node.found_by for node in find([of(server)], None, 10).nodes] == ["argument"]
     server.sql(
