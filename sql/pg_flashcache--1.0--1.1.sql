@@ -710,9 +710,10 @@ BEGIN
 	 * since when all rows of the section count, %s is the schema of the view; NULL: the stats_reset of each row does; empty:
 	 * nothing does, only a counter that fell.
 	 *
-	 * A row counts from zero where it began anew: by its stats_since or stats_reset, or because a counter fell, as when its
-	 * table was truncated or its statement evicted.  That counters were reset is said only where a stamp says so.  That of
-	 * a database also moves when the counters of one table are reset: its own were only where one of them fell.
+	 * A row counts from zero where it began anew: by its stats_since or stats_reset, by the epoch, or because a counter
+	 * fell, as when its table was truncated or its statement evicted.  That counters were reset is said only where a stamp
+	 * says so.  That of a database also moves when the counters of one table are reset: its own, and those of its other
+	 * relations, were only where one of them fell.
 	 */
 	FOR source IN
 		SELECT * FROM (VALUES
@@ -840,7 +841,7 @@ BEGIN
 					SELECT c.key, c.grp, c.labels, (
 						SELECT jsonb_object_agg(e.key, trim_scale(round(d.delta, 3))) FROM jsonb_each(c.counters) e
 							CROSS JOIN LATERAL (SELECT e.value::numeric
-								- CASE WHEN c.since OR c.fell THEN 0 ELSE coalesce((c.was -> e.key)::numeric, 0) END AS delta) d
+								- CASE WHEN c.since OR c.fell OR (c.epoch AND $6) THEN 0 ELSE coalesce((c.was -> e.key)::numeric, 0) END AS delta) d
 						WHERE d.delta <> 0) AS moved
 					FROM compared c),
 				ranks AS (
@@ -875,7 +876,7 @@ BEGIN
 				coalesce(epoch, 'NULL::text'),
 				CASE source.epoch WHEN '' THEN 'fell' ELSE CASE WHEN epoch IS NULL THEN 'since' ELSE 'epoch' END END);
 			EXECUTE statement INTO data, state, reset
-				USING known, source.weights, top_rows, source.section = 'cache', source.section = 'database';
+				USING known, source.weights, top_rows, source.section = 'cache', source.section = 'database', source.section <> 'relations';
 			IF data IS NULL THEN
 				problem := 'counted from this snapshot on';
 			END IF;

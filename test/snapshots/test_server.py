@@ -83,6 +83,24 @@ def test_statements(database: Database) -> None:
     assert [(row["moved"]["calls"], row["labels"]["datname"]) for row in mine] == [(3, database.name)]
 
 
+def test_statements_after_a_reset(database: Database) -> None:
+    """More calls since the reset than before it: all of them count, not the difference."""
+    database.sql("CREATE EXTENSION pg_stat_statements")
+    for reset, calls in ((False, 3), (True, 5)):
+        if reset:
+            database.sql("SELECT pg_stat_statements_reset()", "SELECT pg_flashcache_reset_stats()")
+        for _ in range(calls):
+            database.sql("SELECT 4712 AS again")
+        database.pgflash("snapshot")
+    found = report(database, "report", "1", "2")
+    assert [row["moved"]["calls"] for row in found["statements"] if row["labels"]["query"] == "SELECT $1 AS again"] == [5]
+    flash = database.sql(
+        "SELECT r -> 'moved' -> 'calls' FROM pg_flashcache_snapshot_data, jsonb_array_elements(data) r WHERE snapshot = 2"
+        " AND section = 'flash_statements' AND r -> 'labels' ->> 'query' = 'SELECT $1 AS again'"
+    )
+    assert flash == "5"
+
+
 @contextmanager
 def sleeping(database: Database) -> Iterator[None]:
     """A session at work for as long as it takes."""
