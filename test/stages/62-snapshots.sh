@@ -3,7 +3,7 @@
 #   sampled, retention, a reset and a restart that are seen, what is missing or refused and what is said of it, dumps that
 #   are none the larger; verdicts, waits by class and percentiles from made-up intervals; the systemd units.
 # Majors: 15
-# Packages: python3-venv
+# Packages: chromium python3-venv
 # Fetches: python
 # Minutes: 2
 
