@@ -325,7 +325,7 @@ main(int argc, char **argv)
 	printf("%u slots, %.1f bytes each, filled in %.1f s\n", slots, (double) fc_directory_part(slots, false).size / slots,
 		   now_s() - begin);
 	count_objects(slots, slots);
-	count_objects(16777216, slots);
+	count_objects(slots / 8, slots);
 	sweep("first");
 	sweep("nothing dead");
 	for (int i = 0; i < 100 && i * RELATION_PAGES < (int64) slots; i++, rel.rel++)
