@@ -55,6 +55,7 @@ def server() -> Iterator[Server]:
             made.sql(
                 "ALTER SYSTEM SET shared_preload_libraries = 'pg_flashcache', 'pg_stat_statements'",
                 "ALTER SYSTEM SET track_io_timing = on",
+                "ALTER SYSTEM SET pg_flashcache.advice = on",
                 "ALTER SYSTEM SET autovacuum = off",
             )
             restart(made)

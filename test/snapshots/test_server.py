@@ -322,6 +322,15 @@ def test_other_extensions(stand_ins: Database) -> None:
     assert [wait["seconds"] for wait in found["time"]["waits"] if wait["event"] == "IO: DataFileRead"] == [0.5]
 
 
+def test_advice(database: Database) -> None:
+    """What is estimated of other sizes is kept as it was at each snapshot."""
+    database.sql("SELECT pg_flashcache_snapshot()", "SELECT pg_flashcache_snapshot()")
+    wanted = database.sql("SELECT string_agg(concat_ws(' ', kind, size, is_current), ',' ORDER BY kind, size) FROM pg_flashcache_advice")
+    found = report(database, "report", "1", "2")["advice"]
+    seen = [(row["labels"]["kind"], str(row["labels"]["size"]), "t" if row["labels"]["is_current"] else "f") for row in found]
+    assert ",".join(map(" ".join, seen)) == wanted and len(found) == 16
+
+
 def test_a_row_of_settings_that_is_lost(database: Database) -> None:
     database.pgflash("snapshot")
     database.sql("DELETE FROM pg_flashcache_snapshot_settings")
