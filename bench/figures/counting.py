@@ -2,6 +2,7 @@
 
 prepared, simple   pgbench's select-only transaction with everything in shared_buffers, by prepared statements and without: each
                    statement is counted, no read is
+identifiers        as simple, but that the server computes query identifiers in any case
 flash              random pages, every one from flash: each read is counted
 
 A pair is so short that what else the machine does is the same for both of it; and what is compared is processor time of the
@@ -53,10 +54,10 @@ CHECKPOINT;
 FILL = "SELECT count(*) FROM tids JOIN pages ON pages.ctid = tids.tid"
 
 
-def pair(arms: list[str], half: str) -> str:
+def pair(arms: list[str], half: str, changed: dict[str, str]) -> str:
     text = ""
     for arm in arms:
-        text += "".join(f"SET {name} = '{value}';\n" for name, value in ARMS[arm].items())
+        text += "".join(f"SET {name} = '{value}';\n" for name, value in (ARMS[arm] | changed).items())
         text += CLOCK.format(f"{arm}_0") + half + CLOCK.format(f"{arm}_1")
     took = ", ".join(f"CAST(:{arm}_1_{clock} AS bigint) - CAST(:{arm}_0_{clock} AS bigint)" for clock in ("cpu", "wall") for arm in ARMS)
     return text + f"INSERT INTO costs VALUES ({took});\n"
@@ -64,7 +65,8 @@ def pair(arms: list[str], half: str) -> str:
 
 def measure(bench: Bench, cluster: Cluster, name: str, rep: int, half: str, units: int, *options: str) -> None:
     """One repetition; `units`: how many of what is measured are in a half."""
-    scripts = [bench.file(f"{name}-{arms[0]}.sql", pair(arms, half)) for arms in (list(ARMS), list(reversed(ARMS)))]
+    changed = {"compute_query_id": "on"} if name == "identifiers" else {}
+    scripts = [bench.file(f"{name}-{arms[0]}.sql", pair(arms, half, changed)) for arms in (list(ARMS), list(reversed(ARMS)))]
     cluster.sql(DATABASE, "TRUNCATE costs")
     cluster.pgbench("-T", str(bench.seconds(5)), *(word for script in scripts for word in ("-f", script)), *options, DATABASE)
     pairs, *medians = (float(value) for value in cluster.sql(DATABASE, f"{MEDIANS} FROM costs").split())
@@ -81,8 +83,8 @@ def in_memory(bench: Bench) -> None:
     a = bench.start_flash("a", "256MB", settings)
     a.sql(DATABASE, PREWARM)
     for rep in bench.reps(9):
-        for name in ("prepared", "simple"):
-            measure(bench, a, name, rep, SELECT * STATEMENTS, STATEMENTS, "-M", name, "-c", "2", "-j", "2", "-D", f"scale={scale}")
+        for name, mode in (("prepared", "prepared"), ("simple", "simple"), ("identifiers", "simple")):
+            measure(bench, a, name, rep, SELECT * STATEMENTS, STATEMENTS, "-M", mode, "-c", "2", "-j", "2", "-D", f"scale={scale}")
     a.stop()
 
 
@@ -106,10 +108,11 @@ def figure(bench: Bench) -> None:
     parts: list[Callable[[Bench], None]] = [in_memory, on_flash]
     for part in parts:
         part(bench)
-    names = ("prepared", "simple", "flash")
+    names = ("prepared", "simple", "identifiers", "flash")
     bench.record.table(["cpu_us", "wall_us", "pairs", "hit_ratio"], [f"{name}, {arm}" for name in names for arm in (*ARMS, "both")])
     for name, words in (
-        ("prepared", "in shared_buffers, prepared statements"), ("simple", "in shared_buffers, simple protocol"), ("flash", "all hits"),
+        ("prepared", "in shared_buffers, prepared statements"), ("simple", "in shared_buffers, simple protocol"),
+        ("identifiers", "the same, query identifiers in any case"), ("flash", "all hits"),
     ):  # fmt: skip
         for key, what in (("cpu_us", "processor time"), ("wall_us", "time")):
             bench.record.ratio(f"{words}: {what}, not counted / counted", "at least 0.99", key, f"{name}, not", f"{name}, counted")
