@@ -61,7 +61,7 @@ def arguments() -> argparse.ArgumentParser:
         " 19; where this machine does not have it, it comes from a later Debian suite, unpacked into build/servers/MAJOR-bench, and runs"
         " there (as root)")  # fmt: skip
     add("--reps", type=number, metavar="N", help="repetitions of every arm; medians are printed (default: 3; hits, resident, misses, harmless,"
-        " flashscan, async and counting 5)")  # fmt: skip
+        " flashscan and async 5, counting 9)")  # fmt: skip
     add("--seconds", type=number, metavar="N", help="length of one measurement (each figure has its default)")
     add("--scale", type=number, metavar="N", help="size of the pgbench database, where there is one (for trying the harness)")
     add("--set", type=_setting, action="append", default=[], metavar="NAME=VALUE", help="a setting of every server; may be repeated")

@@ -6,9 +6,10 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import median
+from statistics import median, quantiles
 
 Value = float | int | str
+MANY = 8  # repetitions from which on the middle half of their ratios says something
 
 
 @dataclass
@@ -66,4 +67,7 @@ class Record:
         x, y = self._numbers(above, key), self._numbers(below, key)
         ratios = [x[rep] / y[rep] for rep in x if y.get(rep, 0) > 0]
         notes = ([f"range {min(ratios):.4g} to {max(ratios):.4g}"] if ratios else []) + ([note] if note else [])
+        if len(ratios) >= MANY:
+            low, _, high = quantiles(ratios, n=4)
+            notes.insert(0, f"{len(ratios)} pairs, half of them {low:.4g} to {high:.4g}")
         self.result(name, f"{median(ratios):.4g}" if ratios else "", goal, "; ".join(notes))

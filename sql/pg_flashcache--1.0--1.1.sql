@@ -436,17 +436,23 @@ CREATE VIEW pg_flashcache_relations AS
 		coalesce(p.flash_blocks, 0) AS flash_blocks,
 		coalesce(p.buffer_blocks, 0) AS buffer_blocks,
 		coalesce(p.flash_blocks, 0)::double precision OPERATOR(pg_catalog./)
-			nullif(z.bytes OPERATOR(pg_catalog./) z.block_size, 0)::double precision AS flash_share
+			nullif(z.bytes OPERATOR(pg_catalog./) z.block_size, 0)::double precision AS flash_share,
+		coalesce(r.reads, 0) AS reads,
+		r.hits OPERATOR(pg_catalog./) nullif(r.reads, 0)::double precision AS flash_read_share,
+		r.os_cache_hits OPERATOR(pg_catalog./) nullif(r.reads, 0)::double precision AS os_cache_read_share,
+		(r.disk_reads OPERATOR(pg_catalog.-) r.os_cache_hits) OPERATOR(pg_catalog./) nullif(r.reads, 0)::double precision AS disk_read_share
 	FROM pg_catalog.pg_class c
 		JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace
-		LEFT JOIN @extschema@.pg_flashcache_relation_pages() p ON p.relid OPERATOR(pg_catalog.=) c.oid,
+		LEFT JOIN @extschema@.pg_flashcache_relation_pages() p ON p.relid OPERATOR(pg_catalog.=) c.oid
+		LEFT JOIN (SELECT s.relid, s.hits, s.os_cache_hits, s.disk_reads, s.hits OPERATOR(pg_catalog.+) s.disk_reads AS reads
+			FROM @extschema@.pg_flashcache_relation_stat() s) r ON r.relid OPERATOR(pg_catalog.=) c.oid,
 		LATERAL (SELECT pg_catalog.pg_relation_size(c.oid, 'main') AS bytes,
 			pg_catalog.current_setting('block_size')::bigint AS block_size) z
 	WHERE c.relkind OPERATOR(pg_catalog.=) ANY (ARRAY['r', 'i', 't', 'm', 'S']::"char"[])
 		AND c.relpersistence OPERATOR(pg_catalog.<>) 't';
 
 COMMENT ON VIEW pg_flashcache_relations IS
-	'relations of this database, their size, and how much of them is on flash and in shared buffers';
+	'relations of this database, their size, how much of them is on flash and in shared buffers, and where they were read from';
 
 COMMENT ON COLUMN pg_flashcache_relations.relid IS
 	'OID of the table, index, TOAST table or other relation';
@@ -466,6 +472,14 @@ COMMENT ON COLUMN pg_flashcache_relations.buffer_blocks IS
 	'of these, pages in shared buffers';
 COMMENT ON COLUMN pg_flashcache_relations.flash_share IS
 	'flash_blocks as a part of blocks, 0 to 1; NULL if it has none';
+COMMENT ON COLUMN pg_flashcache_relations.reads IS
+	'pages that were read, from wherever they came but shared buffers; counted by pg_stat_flashcache_relation';
+COMMENT ON COLUMN pg_flashcache_relations.flash_read_share IS
+	'part of the reads that flash answered, 0 to 1; NULL without reads';
+COMMENT ON COLUMN pg_flashcache_relations.os_cache_read_share IS
+	'part of the reads of pages that were on flash and left to the page cache of the kernel, which held them, 0 to 1; NULL without reads';
+COMMENT ON COLUMN pg_flashcache_relations.disk_read_share IS
+	'part of the reads that the storage answered, or a page cache that was not asked, 0 to 1; NULL without reads';
 
 CREATE FUNCTION pg_flashcache_statement_stat(
 	showtext boolean DEFAULT true,
@@ -710,9 +724,10 @@ BEGIN
 	 * since when all rows of the section count, %s is the schema of the view; NULL: the stats_reset of each row does; empty:
 	 * nothing does, only a counter that fell.
 	 *
-	 * A row counts from zero where it began anew: by its stats_since or stats_reset, or because a counter fell, as when its
-	 * table was truncated or its statement evicted.  That counters were reset is said only where a stamp says so.  That of
-	 * a database also moves when the counters of one table are reset: its own were only where one of them fell.
+	 * A row counts from zero where it began anew: by its stats_since or stats_reset, by the epoch, or because a counter
+	 * fell, as when its table was truncated or its statement evicted.  That counters were reset is said only where a stamp
+	 * says so.  That of a database also moves when the counters of one table are reset: its own, and those of its other
+	 * relations, were only where one of them fell.
 	 */
 	FOR source IN
 		SELECT * FROM (VALUES
@@ -728,6 +743,8 @@ BEGIN
 			('flash_latency', 'pg_flashcache', 'pg_stat_flashcache_latency', '%s', '{backend_type,operation,bucket}',
 			 '{backend_type,operation,bucket,from_us,to_us}', '{}', NULL, NULL, NULL,
 			 '(SELECT stats_reset::text FROM %s.pg_stat_flashcache)'),
+			('advice', 'pg_flashcache', 'pg_flashcache_advice', '%s', '{kind,factor}',
+			 '{kind,size,is_current,hit_ratio,disk_reads_per_s,read_time_us,write_bytes_per_day,sampled_reads}', '{}', '{}', NULL, NULL, ''),
 			('database', NULL, 'pg_stat_database', '%s', '{datid}', '{datname,numbackends}', '{}', NULL, NULL, NULL, NULL),
 			('bgwriter', NULL, 'pg_stat_bgwriter', '%s', '{}', '{}', '{}', NULL, NULL, NULL, NULL),
 			('checkpointer', NULL, 'pg_stat_checkpointer', '%s', '{}', '{}', '{}', NULL, NULL, NULL, NULL),
@@ -851,7 +868,7 @@ BEGIN
 					SELECT c.key, c.grp, c.labels, (
 						SELECT jsonb_object_agg(e.key, trim_scale(round(d.delta, 3))) FROM jsonb_each(c.counters) e
 							CROSS JOIN LATERAL (SELECT e.value::numeric
-								- CASE WHEN c.since OR c.fell THEN 0 ELSE coalesce((c.was -> e.key)::numeric, 0) END AS delta) d
+								- CASE WHEN c.since OR c.fell OR (c.epoch AND $6) THEN 0 ELSE coalesce((c.was -> e.key)::numeric, 0) END AS delta) d
 						WHERE d.delta <> 0) AS moved
 					FROM compared c),
 				ranks AS (
@@ -886,7 +903,7 @@ BEGIN
 				coalesce(epoch, 'NULL::text'),
 				CASE source.epoch WHEN '' THEN 'fell' ELSE CASE WHEN epoch IS NULL THEN 'since' ELSE 'epoch' END END);
 			EXECUTE statement INTO data, state, reset
-				USING known, source.weights, top_rows, source.section = 'cache', source.section = 'database';
+				USING known, source.weights, top_rows, source.section IN ('cache', 'advice'), source.section = 'database', source.section <> 'relations';
 			IF data IS NULL THEN
 				problem := 'counted from this snapshot on';
 			END IF;

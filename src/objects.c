@@ -42,6 +42,9 @@ hash_of(FcRel rel)
 #define SH_DEFINE
 #include "lib/simplehash.h"
 
+/* Groups that are looked at while the memory of one is on its way. */
+#define AHEAD 16
+
 struct FcObjects
 {
 	objects_hash *found;
@@ -63,6 +66,13 @@ object_of(objects_hash *found, FcRel rel)
 	return &entry->object;
 }
 
+/* The slot of a group that is looked at; the last group may not have it. */
+static inline uint64
+slot_of(uint32 group, uint32 every)
+{
+	return (uint64) group * every + (every > 1 ? murmurhash32(group) % every : 0);
+}
+
 static void
 count_flash(objects_hash *found, Oid db, uint32 every)
 {
@@ -71,11 +81,14 @@ count_flash(objects_hash *found, Oid db, uint32 every)
 
 	for (uint32 group = 0; group < groups; group++)
 	{
-		uint64		slot = (uint64) group * every + (every > 1 ? murmurhash32(group) % every : 0);
+		uint64		slot = slot_of(group, every);
+		uint64		soon = slot_of(group + AHEAD, every);
 		FcPageInfo	page;
 
 		if (group % 65536 == 0)
 			CHECK_FOR_INTERRUPTS();
+		if (every > 1 && soon < slots)
+			fc_directory_prefetch((FcSlotNo) soon);
 		if (slot < slots && fc_directory_page((FcSlotNo) slot, &page) &&
 			(page.tag.db == db || page.tag.db == InvalidOid))
 			object_of(found, fc_tag_rel(&page.tag))->flash += every;

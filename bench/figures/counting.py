@@ -1,97 +1,118 @@
-"""What counting by relation and by statement costs: one server, which counts in one slice and does not in the next.
+"""What counting by relation and by statement costs: sessions that count for some milliseconds, and do not for the next.
 
-memory     pgbench -S with everything in shared_buffers: each statement is counted, no read is
-flash      one process reads random pages, every one from flash: each read is counted
+prepared, simple   pgbench's select-only transaction with everything in shared_buffers, by prepared statements and without: each
+                   statement is counted, no read is
+identifiers        as simple, but that the server computes query identifiers in any case
+flash              random pages, every one from flash: each read is counted
+
+A pair is so short that what else the machine does is the same for both of it; and what is compared is processor time of the
+session, as the kernel counts it to the nanosecond whenever the session has waited for its client. A repetition is the medians of
+some hundreds or thousands of pairs, half of them in the other order.
 """
 
 from __future__ import annotations
 
-from statistics import median
+from collections.abc import Callable
 
-from bench.harness import DATABASE, Bench, counters, rotated, say, seconds_of, session_ticks, set_probe, timing
-from pgflash.errors import BrokeOff
+from bench.harness import DATABASE, Bench, counters, expect_plan, say, set_probe
 from pgflash.lab.cluster import Cluster
 
-LOAD = ["-S", "-M", "prepared", "-c", "8", "-j", "2", DATABASE]
 PREWARM = "SELECT pg_prewarm(oid) FROM pg_class WHERE relname ~ '^pgbench_.*' AND relkind IN ('r', 'i')"
-SLICES = 5
+STATEMENTS = 100  # of one half of a pair
 PAGES = 32768
+CHUNK = 512  # pages that one statement reads
 # Query identifiers are what counting by statement asks the server for: without it, they are not computed.
 ARMS = {
     "counted": {"pg_flashcache.track_relations": "on", "pg_flashcache.track_statements": "on", "compute_query_id": "auto"},
-    "not counted": {"pg_flashcache.track_relations": "off", "pg_flashcache.track_statements": "off", "compute_query_id": "off"},
+    "not": {"pg_flashcache.track_relations": "off", "pg_flashcache.track_statements": "off", "compute_query_id": "off"},
 }
-READS = """
-SET enable_hashjoin = off; SET enable_mergejoin = off;
-CREATE TEMP TABLE tids AS SELECT format('(%s,1)', id)::tid AS tid FROM generate_series(0, {pages} - 1) id ORDER BY random();
-ANALYZE tids;
-SELECT count(*) FROM tids JOIN pages ON pages.ctid = tids.tid;
-\\timing on
-SELECT count(*) FROM tids JOIN pages ON pages.ctid = tids.tid;
+CLOCK = (
+    "SELECT split_part(pg_read_file('/proc/self/schedstat'), ' ', 1)::bigint AS cpu,"
+    " (extract(epoch FROM clock_timestamp()) * 1e9)::bigint AS wall \\gset {}_\n"
+)
+COSTS = (
+    "CREATE UNLOGGED TABLE costs (counted_cpu bigint, not_cpu bigint, counted_wall bigint, not_wall bigint)",
+    "ALTER TABLE costs SET (autovacuum_enabled = off)",
+)
+MEDIANS = "SELECT count(*), " + ", ".join(
+    f"percentile_cont(0.5) WITHIN GROUP (ORDER BY {arm}_{clock})" for clock in ("cpu", "wall") for arm in ("counted", "not")
+)
+SELECT = "\\set aid random(1, 100000 * :scale)\nSELECT abalance FROM pgbench_accounts WHERE aid = :aid;\n"
+READ = (
+    f"\\set lo (:lo + {CHUNK}) % {PAGES}\n"
+    f"SELECT count(*) FROM tids JOIN pages ON pages.ctid = tids.tid WHERE tids.id >= :lo AND tids.id < :lo + {CHUNK};\n"
+)
+TIDS = f"""
+CREATE TABLE tids AS SELECT (row_number() OVER (ORDER BY random()) - 1)::int AS id, format('(%s,1)', n)::tid AS tid
+FROM generate_series(0, {PAGES - 1}) n;
+CREATE INDEX ON tids (id);
+VACUUM (FREEZE, ANALYZE) tids;
+ALTER DATABASE {DATABASE} SET enable_hashjoin = off;
+ALTER DATABASE {DATABASE} SET enable_mergejoin = off;
+CHECKPOINT;
 """
+FILL = "SELECT count(*) FROM tids JOIN pages ON pages.ctid = tids.tid"
 
 
-def switch(cluster: Cluster, arm: str) -> None:
-    for name, value in ARMS[arm].items():
-        cluster.set(DATABASE, name, value)
-    name = "compute_query_id"
-    for _ in range(100):
-        if cluster.sql(DATABASE, f"SHOW {name}") == ARMS[arm][name]:
-            return
-    raise BrokeOff(f"{name} does not become {ARMS[arm][name]}")
+def pair(arms: list[str], half: str, changed: dict[str, str]) -> str:
+    text = ""
+    for arm in arms:
+        text += "".join(f"SET {name} = '{value}';\n" for name, value in (ARMS[arm] | changed).items())
+        text += CLOCK.format(f"{arm}_0") + half + CLOCK.format(f"{arm}_1")
+    took = ", ".join(f"CAST(:{arm}_1_{clock} AS bigint) - CAST(:{arm}_0_{clock} AS bigint)" for clock in ("cpu", "wall") for arm in ARMS)
+    return text + f"INSERT INTO costs VALUES ({took});\n"
+
+
+def measure(bench: Bench, cluster: Cluster, name: str, rep: int, half: str, units: int, *options: str) -> None:
+    """One repetition; `units`: how many of what is measured are in a half."""
+    changed = {"compute_query_id": "on"} if name == "identifiers" else {}
+    scripts = [bench.file(f"{name}-{arms[0]}.sql", pair(arms, half, changed)) for arms in (list(ARMS), list(reversed(ARMS)))]
+    cluster.sql(DATABASE, "TRUNCATE costs")
+    cluster.pgbench("-T", str(bench.seconds(5)), *(word for script in scripts for word in ("-f", script)), *options, DATABASE)
+    pairs, *medians = (float(value) for value in cluster.sql(DATABASE, f"{MEDIANS} FROM costs").split())
+    cpu, wall = medians[:2], medians[2:]
+    for place, arm in enumerate(ARMS):
+        each = {"cpu_us": round(cpu[place] / units / 1000, 3), "wall_us": round(wall[place] / units / 1000, 3)}
+        bench.record.add(f"{name}, {arm}", rep, **each, pairs=int(pairs))
 
 
 def in_memory(bench: Bench) -> None:
-    seconds, scale = bench.seconds(5), bench.scale(20)
+    scale = bench.scale(20)
     settings = {"shared_buffers": f"{scale * 20 + 100}MB"}
-    bench.loaded("a", scale, "CREATE EXTENSION pg_prewarm", buffers=settings["shared_buffers"]).stop()
+    bench.loaded("a", scale, "CREATE EXTENSION pg_prewarm", *COSTS, buffers=settings["shared_buffers"]).stop()
     a = bench.start_flash("a", "256MB", settings)
     a.sql(DATABASE, PREWARM)
-    a.pgbench("-T", "3", *LOAD)
-    for rep in bench.reps(5):
-        tps: dict[str, list[float]] = {arm: [] for arm in ARMS}
-        ticks, transactions = dict.fromkeys(ARMS, 0), dict.fromkeys(ARMS, 0)
-        for i in range(SLICES):
-            for arm in rotated(rep + i, list(ARMS)):
-                switch(a, arm)
-                before = session_ticks(a)
-                result = a.pgbench("-T", str(seconds), *LOAD)
-                ticks[arm] += session_ticks(a) - before
-                tps[arm].append(result.tps)
-                transactions[arm] += result.transactions
-        for arm in ARMS:
-            each = 1e6 * seconds_of(ticks[arm]) / max(1, transactions[arm])
-            bench.record.add(f"memory, {arm}", rep, tps=round(median(tps[arm]), 1), cpu_us=round(each, 2))
+    for rep in bench.reps(9):
+        for name, mode in (("prepared", "prepared"), ("simple", "simple"), ("identifiers", "simple")):
+            measure(bench, a, name, rep, SELECT * STATEMENTS, STATEMENTS, "-M", mode, "-c", "2", "-j", "2", "-D", f"scale={scale}")
     a.stop()
 
 
 def on_flash(bench: Bench) -> None:
     say(f"a table of {PAGES} pages, and a flash file that holds it")
-    b = bench.pages("b", PAGES)
+    b = bench.pages("b", PAGES, TIDS)
+    b.sql(DATABASE, *COSTS)
     b.stop()
-    bench.start_flash("b", "400MB", {"shared_buffers": "16MB", "temp_buffers": "64MB", "pg_flashcache.pause_when_slow": "off"})
+    bench.start_flash("b", "400MB", {"shared_buffers": "16MB", "pg_flashcache.pause_when_slow": "off"})
+    expect_plan(b.sql(DATABASE, f"EXPLAIN {FILL}"), "Tid Scan")
     set_probe(b, "off")
     for _ in range(6):
-        b.script(DATABASE, READS.format(pages=PAGES))
-    for rep in bench.reps(5):
-        for arm in rotated(rep, list(ARMS)):
-            switch(b, arm)
-            before = counters(b)
-            elapsed = timing(b.script(DATABASE, READS.format(pages=PAGES)))
-            ratio = counters(b).hit_ratio_since(before)
-            bench.record.add(f"flash, {arm}", rep, reads_per_s=round(PAGES / elapsed), hit_ratio=round(ratio, 4))
+        b.sql(DATABASE, FILL)
+    for rep in bench.reps(9):
+        before = counters(b)
+        measure(bench, b, "flash", rep, READ, CHUNK, "-M", "prepared", "-D", "lo=0")
+        bench.record.add("flash, both", rep, hit_ratio=round(counters(b).hit_ratio_since(before), 4))
 
 
 def figure(bench: Bench) -> None:
-    in_memory(bench)
-    on_flash(bench)
-    bench.record.table(["tps", "cpu_us", "reads_per_s", "hit_ratio"], [f"{load}, {arm}" for load in ("memory", "flash") for arm in ARMS])
-    on, off = ARMS
-    bench.record.ratio(
-        "in shared_buffers: transactions/s, counted / not counted", "at least 0.99", "tps", f"memory, {on}", f"memory, {off}"
-    )
-    bench.record.ratio(
-        "in shared_buffers: processor time of a transaction, not counted / counted", "at least 0.99", "cpu_us",
-        f"memory, {off}", f"memory, {on}",
-    )  # fmt: skip
-    bench.record.ratio("all hits: reads/s, counted / not counted", "at least 0.99", "reads_per_s", f"flash, {on}", f"flash, {off}")
+    parts: list[Callable[[Bench], None]] = [in_memory, on_flash]
+    for part in parts:
+        part(bench)
+    names = ("prepared", "simple", "identifiers", "flash")
+    bench.record.table(["cpu_us", "wall_us", "pairs", "hit_ratio"], [f"{name}, {arm}" for name in names for arm in (*ARMS, "both")])
+    for name, words in (
+        ("prepared", "in shared_buffers, prepared statements"), ("simple", "in shared_buffers, simple protocol"),
+        ("identifiers", "the same, query identifiers in any case"), ("flash", "all hits"),
+    ):  # fmt: skip
+        for key, what in (("cpu_us", "processor time"), ("wall_us", "time")):
+            bench.record.ratio(f"{words}: {what}, not counted / counted", "at least 0.99", key, f"{name}, not", f"{name}, counted")

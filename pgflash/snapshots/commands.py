@@ -13,7 +13,7 @@ from rich.table import Table
 from pgflash.errors import ArgumentError, Interrupted
 from pgflash.pilot import db
 from pgflash.shown import cell, json_text, visible
-from pgflash.snapshots import moments, server
+from pgflash.snapshots import moments, profile, server
 from pgflash.snapshots.moments import DURATION_FORMS, INTERVAL_FORMS
 from pgflash.snapshots.schedule import Schedule, Wanted, once
 from pgflash.units import parse_size
@@ -23,6 +23,12 @@ DsnOption = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="JSON on standard output, errors included.")]
 HtmlOption = Annotated[Path | None, typer.Option(help="Writes the report to this file, with charts, in one piece.")]
+ProfileOption = Annotated[
+    bool,
+    typer.Option(
+        "--pg-profile", help="With --html: writes the report of pg_profile on the same time, with the sections of this one in it."
+    ),
+]
 MarkdownOption = Annotated[
     Path | None, typer.Option(help="Writes it to this file. Without any of the three, Markdown goes to standard output.")
 ]
@@ -64,6 +70,8 @@ def snapshot_command(
             print(json_text(values), flush=True)
         elif not quiet:
             print(f"snapshot {taken.id}" + (f"; {taken.dropped} dropped" if taken.dropped else ""), flush=True)
+        if not json_ and profile.SECTION in taken.missing:
+            lost(taken.missing[profile.SECTION])
 
     def lost(words: str) -> None:
         if json_:
@@ -74,7 +82,7 @@ def snapshot_command(
     with contextlib.closing(server.connect(dsn)) as connection:  # whatever is wrong is said now
         schema = server.schema_of(connection, take=True)
         if pg_profile:
-            server.profile_schema(connection)
+            profile.schema_of(connection)
         if every_s is None:
             tell(once(connection, schema, wanted))
             return
@@ -92,6 +100,7 @@ def report_command(
     list_: Annotated[bool, typer.Option("--list", help="Lists the snapshots instead.")] = False,
     html: HtmlOption = None,
     markdown: MarkdownOption = None,
+    pg_profile: ProfileOption = False,
     dsn: DsnOption = "",
     json_: JsonOption = False,
 ) -> None:
@@ -100,6 +109,7 @@ def report_command(
 
     if not list_ and (start is None or end is None):
         raise ArgumentError("a report takes FROM and TO", "pgflash report --list shows what snapshots there are")
+    _profile_needs(pg_profile, html)
     with contextlib.closing(server.connect(dsn)) as connection:
         schema = server.schema_of(connection, take=False)
         if list_:
@@ -108,8 +118,9 @@ def report_command(
         assert start is not None and end is not None
         with connection.transaction():
             loaded = interval.load(connection, schema, *moments.between(connection, schema, start, end))
-    made, found = report.make(loaded)
-    _write(made, {"verdict": _verdict(made), "warnings": made.warnings, **found.as_json()}, html, markdown, json_)
+        made, found = report.make(loaded)
+        page, samples = _page(connection, schema, made, loaded) if pg_profile else (None, {})
+    _write(made, {"verdict": _verdict(made), "warnings": made.warnings, **found.as_json(), **samples}, html, markdown, json_, page)
 
 
 def diff_command(
@@ -117,31 +128,50 @@ def diff_command(
     b: Annotated[str, typer.Argument(help="The one to compare with it, as a rule the later.")],
     html: HtmlOption = None,
     markdown: MarkdownOption = None,
+    pg_profile: ProfileOption = False,
     dsn: DsnOption = "",
     json_: JsonOption = False,
 ) -> None:
     """Puts two intervals side by side, such as before and after a change: what has become of the load, of waits and of reads."""
     from pgflash.snapshots import diff, interval
 
+    _profile_needs(pg_profile, html)
     asked = moments.split(a), moments.split(b)
     with contextlib.closing(server.connect(dsn)) as connection:
         schema = server.schema_of(connection, take=False)
         with connection.transaction():
             x, y = (interval.load(connection, schema, *moments.between(connection, schema, *one)) for one in asked)
-    made, values = diff.make(x, y)
-    _write(made, {"verdict": _verdict(made), "warnings": made.warnings, **values}, html, markdown, json_)
+        made, values = diff.make(x, y)
+        page, samples = _page(connection, schema, made, x, y) if pg_profile else (None, {})
+    _write(made, {"verdict": _verdict(made), "warnings": made.warnings, **values, **samples}, html, markdown, json_, page)
+
+
+def _profile_needs(pg_profile: bool, html: Path | None) -> None:
+    if pg_profile and html is None:
+        raise ArgumentError("--pg-profile goes with --html", "pg_profile's report is HTML: --html FILE says where to write it")
+
+
+def _page(connection: db.Connection, schema: str, made: Any, *intervals: Any) -> tuple[str, dict[str, Any]]:
+    """pg_profile's report with ours in it, and which samples it is on."""
+    samples = []
+    for interval in intervals:
+        found, notes = profile.numbers(connection, schema, interval.first, interval.last)
+        samples.append(found)
+        made.notes += notes
+    return profile.page(connection, made, *samples), {"pg_profile": [list(one) for one in samples]}
 
 
 def _verdict(made: Any) -> dict[str, Any]:
     return {"headline": made.verdict.headline, "sentences": made.verdict.sentences}
 
 
-def _write(made: Any, values: dict[str, Any], html: Path | None, markdown: Path | None, json_: bool) -> None:
+def _write(made: Any, values: dict[str, Any], html: Path | None, markdown: Path | None, json_: bool, page: str | None) -> None:
+    """`page`: what is the HTML instead."""
     from pgflash.snapshots import render
 
     written = {}
     if html:
-        render.put(html, render.html(made))
+        render.put(html, page or render.html(made))
         written["html"] = str(html)
     if markdown:
         render.put(markdown, render.markdown(made))

@@ -66,6 +66,7 @@ class Facts:
     time: DatabaseTime | None
     cache: Cache | None
     latency: list[Latency]
+    advice: list[Row]  # at the end: what is estimated of other sizes
     tablespaces: list[Row]
     reads: list[Row]
     changes: list[Row]
@@ -96,6 +97,7 @@ SECTIONS = {
     "flash_relations": "reads from flash and disk by relation",
     "flash_statements": "reads from flash and disk by statement",
     "flash_latency": "latency histograms",
+    "advice": "estimates of other sizes",
     "database": "pg_stat_database",
     "wal": "pg_stat_wal",
     "io": "pg_stat_io",
@@ -130,6 +132,7 @@ def facts(interval: Interval) -> Facts:
         time=database_time(interval),
         cache=_cache(interval.one("cache"), timed=interval.steps[-1].version < ASYNCHRONOUS),
         latency=_latency(interval.rows("flash_latency")),
+        advice=sorted(interval.steps[-1].sections.get("advice", {}).values(), key=lambda row: (row.label("kind"), float(row.labels["size"]))),
         tablespaces=_tablespaces(interval.rows("relations")),
         reads=_top(relations, "blks_read"),
         changes=_top(relations, "tup_changed"),

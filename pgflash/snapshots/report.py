@@ -41,7 +41,7 @@ def make(interval: Interval) -> tuple[Report, Facts]:
     )
     report.figures = [
         _profile(found), _waits(found), _waits_over_time(interval), _efficiency(found), _reads_over_time(interval), _latency(found),
-        _tablespaces(found), _reads(found), _unoptimized(found), _changes(found), _statements(found), _flash_statements(found), _io(found),
+        _advice(found), _tablespaces(found), _reads(found), _unoptimized(found), _changes(found), _statements(found), _flash_statements(found), _io(found),
     ]  # fmt: skip
     return report, found
 
@@ -228,6 +228,32 @@ def _latency(found: Facts) -> Figure:
     ]
     heads = [f"{name[1:]} of 100 within" for name in names]
     return table("latency", "Latency", "How fast are the devices?", Grid(["operation", "count", *heads], rows), why(found, "flash_latency"))
+
+
+def _advice(found: Facts) -> Figure:
+    rows = [
+        [row.label("kind"), show_bytes(float(row.labels["size"])) + (" (as it is)" if row.labels.get("is_current") else ""),
+         percent(row.labels.get("hit_ratio")), count(row.labels.get("disk_reads_per_s")), _us(row.labels.get("read_time_us")),
+         show_bytes(float(written)) if (written := row.labels.get("write_bytes_per_day")) is not None else "-"]
+        for row in found.advice
+    ]  # fmt: skip
+    head = ["of what", "size", "hit ratio", "reads from disk a second", "average read", "written to flash a day"]
+    figure = table(
+        "advice",
+        "Buffer and flash advice",
+        "What would another size do?",
+        Grid(head, rows),
+        why(found, "advice", "pg_flashcache.advice is off, or nothing was read."),
+    )
+    if rows:
+        figure.conditions = (
+            "Estimates, of the hour before the last snapshot. The hit ratio is of pages that were not found in shared_buffers as they are."
+        )
+    return figure
+
+
+def _us(value: float | None) -> str:
+    return "-" if value is None else show_ms(value / 1000)
 
 
 # --- objects and statements -----------------------------------------------------------------------------------

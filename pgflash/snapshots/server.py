@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import psycopg
-from psycopg import sql
 
 from pgflash import safe
 from pgflash.errors import ArgumentError, BrokeOff, MachineError
 from pgflash.pilot import db
 from pgflash.pilot.db import Connection
+from pgflash.snapshots import profile
 
 TABLES = ("pg_flashcache_snapshots", "pg_flashcache_snapshot_data", "pg_flashcache_snapshot_state", "pg_flashcache_snapshot_settings")
 READ = TABLES[:2]
@@ -39,7 +39,6 @@ class Taken:
     id: int
     dropped: int
     missing: dict[str, str]
-    pg_profile: bool = False
 
 
 def connect(dsn: str) -> Connection:
@@ -125,7 +124,7 @@ def take(
             for extra in extras:
                 _store(connection, schema, number, extra)
             if pg_profile:
-                _sample_profile(connection)
+                _store_sample(connection, schema, number)
             dropped = before + 1 - _count(connection, schema)
             problems = _row(connection, f"SELECT problems FROM {schema}.pg_flashcache_snapshots WHERE id = %s", number)
     except BrokeOff as error:
@@ -136,7 +135,7 @@ def take(
     except psycopg.Error as error:
         raise BrokeOff(f"no snapshot was taken: {str(error).strip()}") from error
     assert problems is not None
-    return Taken(number, dropped, dict(problems[0]), pg_profile)
+    return Taken(number, dropped, dict(problems[0]))
 
 
 def _count(connection: Connection, schema: str) -> int:
@@ -164,18 +163,9 @@ def _store(connection: Connection, schema: str, number: int, extra: Extra) -> No
         )  # fmt: skip
 
 
-# --- pg_profile -----------------------------------------------------------------------------------------------
-
-
-def profile_schema(connection: Connection) -> str:
-    """Schema of pg_profile, quoted."""
-    found = db.asked(safe.extension, connection, "pg_profile")
-    if found is None:
-        raise MachineError("the extension pg_profile is not in this database", "leave --pg-profile out, or name the database that has it")
-    safe.require(found)
-    return found.schema
-
-
-def _sample_profile(connection: Connection) -> None:
-    statement = sql.SQL("SELECT {}.take_sample()").format(sql.SQL(profile_schema(connection)))
-    db.rows(connection, statement.as_string(connection))
+def _store_sample(connection: Connection, schema: str, number: int) -> None:
+    """Of pg_profile. What it resets then is counted from zero, and nobody needs to be warned of that."""
+    sample, problems, emptied = profile.sample(connection)
+    row = {"key": profile.LOCAL, "labels": {"sample": sample}, "moved": {}}
+    _store(connection, schema, number, Extra(profile.SECTION, [row], problem="; ".join(problems)))
+    db.rows(connection, f"UPDATE {schema}.pg_flashcache_snapshot_state SET data = '{{}}' WHERE section = ANY (%s)", emptied)

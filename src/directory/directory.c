@@ -397,6 +397,13 @@ fc_directory_retire(const FcTag *tag, uint64 hash, const FcSlotRef *ref)
 
 /* ---- inspection ---- */
 
+void
+fc_directory_prefetch(FcSlotNo slot)
+{
+	if (slot < fc_reached())
+		__builtin_prefetch(&fc_dir_entries[slot]);
+}
+
 bool
 fc_directory_page(FcSlotNo slot, FcPageInfo *info)
 {

@@ -380,6 +380,9 @@ extern uint32 fc_directory_swept(void);
 
 /* ---- inspection ---- */
 
+/* Of a slot that is looked at soon: memory is slow, and looks at slots here and there would wait for it one by one. */
+extern void fc_directory_prefetch(FcSlotNo slot);
+
 /* What a slot holds; false if nothing. */
 extern bool fc_directory_page(FcSlotNo slot, FcPageInfo *info);
 

@@ -41,8 +41,9 @@ typedef struct FcPlace
 	FcKey		key;
 	pg_atomic_uint32 next;		/* in its chain, or among those that are free */
 	pg_atomic_uint32 pins;
-	pg_atomic_uint64 counter[FC_PLACE_COUNTERS];
 	pg_atomic_uint64 usage;		/* by which places are given up; see there */
+	pg_atomic_uint64 counter[FC_PLACE_COUNTERS];	/* the first ones near the
+													 * rest */
 } FcPlace;
 
 /* A place's number plus 1, or 0. */

@@ -26,6 +26,13 @@ int			fc_setting_max_tracked_statements = 5000;
 
 static FcPlaces *table = NULL;
 
+/*
+ * Where this process has counted lately: a session executes few statements,
+ * again and again.  A place may be another's by now: its key says whose it is.
+ */
+#define RECENT 8
+static FcPlace *recent[RECENT];
+
 FcPart
 fc_stats_statement_part(void)
 {
@@ -68,12 +75,25 @@ add(FcPlace *place, const FcReads *reads)
 	pg_atomic_write_u64(&place->usage, pg_atomic_read_u64(&place->usage) + 1 + c[FC_HITS] + c[FC_DISK_READS]);
 }
 
+static bool
+add_if_still(FcPlace *place, const FcKey *key, const FcReads *reads)
+{
+	if (!fc_places_pin(place, key))
+		return false;
+	add(place, reads);
+	fc_places_unpin(place);
+	return true;
+}
+
 void
 fc_count_statement(const FcStatement *statement, const FcReads *reads)
 {
 	FcKey		key = {((uint64) statement->user << 32) | statement->db, statement->query, STATEMENT | statement->toplevel};
+	FcPlace   **lately = &recent[statement->query % RECENT];
 
 	if (table == NULL)
+		return;
+	if (*lately != NULL && fc_key_equal(&(*lately)->key, &key) && add_if_still(*lately, &key, reads))
 		return;
 	for (int i = 0; i < TRIES; i++)
 	{
@@ -81,10 +101,9 @@ fc_count_statement(const FcStatement *statement, const FcReads *reads)
 
 		if (place == NULL)
 			fc_places_make_room(table);
-		else if (fc_places_pin(place, &key))
+		else if (add_if_still(place, &key, reads))
 		{
-			add(place, reads);
-			fc_places_unpin(place);
+			*lately = place;
 			return;
 		}
 	}

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from pilot.servers import Server, bin_folder, reachable
 
+from .stand_ins import STAND_INS
+
 _numbers = itertools.count(1)
 
 
@@ -53,6 +55,7 @@ def server() -> Iterator[Server]:
             made.sql(
                 "ALTER SYSTEM SET shared_preload_libraries = 'pg_flashcache', 'pg_stat_statements'",
                 "ALTER SYSTEM SET track_io_timing = on",
+                "ALTER SYSTEM SET pg_flashcache.advice = on",
                 "ALTER SYSTEM SET autovacuum = off",
             )
             restart(made)
@@ -72,3 +75,24 @@ def empty_database(server: Server) -> Database:
 def database(empty_database: Database) -> Database:
     empty_database.sql("CREATE EXTENSION pg_flashcache")
     return empty_database
+
+
+@pytest.fixture
+def stand_ins(database: Database) -> Iterator[Database]:
+    """With extensions in it that only look like those of these names."""
+    config = subprocess.run([f"{database.server.bin}/pg_config", "--sharedir"], capture_output=True, text=True, check=True).stdout.strip()
+    folder = Path(config) / "extension"
+    if not os.access(folder, os.W_OK) or any((folder / f"{name}.control").exists() for name in STAND_INS):
+        pytest.skip("the server's folder of extensions cannot take stand-ins")
+    files = []
+    try:
+        for name, (version, script) in STAND_INS.items():
+            control, text = folder / f"{name}.control", folder / f"{name}--{version}.sql"
+            files += [control, text]
+            control.write_text(f"default_version = '{version}'\nrelocatable = false\n")
+            text.write_text(script)
+            database.sql(f"CREATE EXTENSION {name}")
+        yield database
+    finally:
+        for file in files:
+            file.unlink(missing_ok=True)

@@ -275,3 +275,27 @@ def test_nested_statements() -> None:
         "nested statement, query identifier -42, text not known", "statement, query identifier -43, text not known", "nested: SELECT 1",
     ]  # fmt: skip
     assert "do not add up" in figure.conditions
+
+
+def test_advice() -> None:
+    """Of the last snapshot, by size; without it, why."""
+    sizes = [
+        row(f"{kind}/{factor}", {"kind": kind, "factor": factor, "size": int(8192 * 1000 * factor), "is_current": factor == 1, "hit_ratio": 0.5,
+                                 "disk_reads_per_s": 12.0, "read_time_us": 250, **({"write_bytes_per_day": 8192} if kind == "flash" else {})})
+        for kind in ("shared_buffers", "flash") for factor in (2, 1)
+    ]  # fmt: skip
+    older = [row("flash/4", {"kind": "flash", "factor": 4, "size": 1, "is_current": True})]
+    made, found = report.make(interval({"advice": older}, {"advice": sizes}))
+    (figure,) = (one for one in made.figures if one.id == "advice")
+    assert figure.grid and [cells[:2] for cells in figure.grid.rows] == [
+        ["flash", "7.81 MB (as it is)"], ["flash", "15.6 MB"], ["shared_buffers", "7.81 MB (as it is)"], ["shared_buffers", "15.6 MB"],
+    ]  # fmt: skip
+    assert figure.grid.rows[0][2:] == ["50%", "12", "0.25 ms", "8 kB"] and figure.grid.rows[2][5] == "-"
+    assert [row.label("kind") for row in found.advice] == ["flash", "flash", "shared_buffers", "shared_buffers"]
+    cases: list[tuple[Sections, str]] = [
+        ({"advice": []}, "pg_flashcache.advice is off, or nothing was read."),
+        ({}, "Not in these snapshots."),
+    ]
+    for sections, words in cases:
+        made, _ = report.make(interval(sections))
+        assert [one.missing for one in made.figures if one.id == "advice"] == [words]

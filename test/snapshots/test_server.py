@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import threading
 import time
@@ -81,6 +80,24 @@ def test_statements(database: Database) -> None:
     found = report(database, "report", "1", "2")
     mine = [row for row in found["statements"] if row["labels"]["query"] == "SELECT $1 AS unmistakable"]
     assert [(row["moved"]["calls"], row["labels"]["datname"]) for row in mine] == [(3, database.name)]
+
+
+def test_statements_after_a_reset(database: Database) -> None:
+    """More calls since the reset than before it: all of them count, not the difference."""
+    database.sql("CREATE EXTENSION pg_stat_statements")
+    for reset, calls in ((False, 3), (True, 5)):
+        if reset:
+            database.sql("SELECT pg_stat_statements_reset()", "SELECT pg_flashcache_reset_stats()")
+        for _ in range(calls):
+            database.sql("SELECT 4712 AS again")
+        database.pgflash("snapshot")
+    found = report(database, "report", "1", "2")
+    assert [row["moved"]["calls"] for row in found["statements"] if row["labels"]["query"] == "SELECT $1 AS again"] == [5]
+    flash = database.sql(
+        "SELECT r -> 'moved' -> 'calls' FROM pg_flashcache_snapshot_data, jsonb_array_elements(data) r WHERE snapshot = 2"
+        " AND section = 'flash_statements' AND r -> 'labels' ->> 'query' = 'SELECT $1 AS again'"
+    )
+    assert flash == "5"
 
 
 @contextmanager
@@ -290,60 +307,28 @@ def test_files(database: Database, tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["r.html", "r.md"]
 
 
-# --- extensions that this machine does not have, in their place others with views of the same columns ---------------
-
-STAND_INS = {
-    "pg_wait_sampling": "CREATE TABLE @extschema@.ws (pid int, event_type text, event text, queryid bigint, count bigint);"
-    "CREATE VIEW @extschema@.pg_wait_sampling_profile AS SELECT * FROM @extschema@.ws;",
-    "pg_stat_kcache": "CREATE TABLE @extschema@.kc (datname name, exec_user_time float8, exec_system_time float8, exec_reads bigint);"
-    "CREATE VIEW @extschema@.pg_stat_kcache AS SELECT * FROM @extschema@.kc;",
-    "pg_profile": "CREATE TABLE @extschema@.taken (v int);"
-    "CREATE FUNCTION @extschema@.take_sample() RETURNS int AS 'INSERT INTO @extschema@.taken VALUES (1) RETURNING 1' LANGUAGE sql;",
-}
-
-
-@pytest.fixture
-def stand_ins(database: Database) -> Iterator[Database]:
-    config = subprocess.run([f"{database.server.bin}/pg_config", "--sharedir"], capture_output=True, text=True, check=True).stdout.strip()
-    folder = Path(config) / "extension"
-    if not os.access(folder, os.W_OK) or any((folder / f"{name}.control").exists() for name in STAND_INS):
-        pytest.skip("the server's folder of extensions cannot take stand-ins")
-    files = []
-    try:
-        for name, script in STAND_INS.items():
-            control, text = folder / f"{name}.control", folder / f"{name}--1.sql"
-            files += [control, text]
-            control.write_text("default_version = '1'\nrelocatable = false\n")
-            text.write_text(script)
-            database.sql(f"CREATE EXTENSION {name}")
-        yield database
-    finally:
-        for file in files:
-            file.unlink(missing_ok=True)
-
-
 def test_other_extensions(stand_ins: Database) -> None:
     database = stand_ins
     database.sql("INSERT INTO ws VALUES (1, 'IO', 'DataFileRead', 5, 100)", f"INSERT INTO kc VALUES ('{database.name}', 1, 2, 3)")
-    assert refused(database, "snapshot", "--pg-profile", dsn=database.dsn.replace(database.name, "postgres"))[0] == 3
-    assert database.pgflash("snapshot", "--pg-profile").returncode == 0
+    assert database.pgflash("snapshot").returncode == 0
     database.sql(
         "INSERT INTO ws VALUES (2, 'IO', 'DataFileRead', 5, 30), (2, 'Client', 'ClientRead', 0, 7)", "UPDATE ws SET count = count + 20 WHERE pid = 1",
         "UPDATE kc SET exec_user_time = 1.5, exec_system_time = 4",
     )  # fmt: skip
     assert database.pgflash("snapshot").returncode == 0
-    assert database.sql("SELECT count(*) FROM taken") == "1"
     found = report(database, "report", "1", "2")
     assert found["kcache_cpu_s"] == 2.5
     assert found["time"]["source"] == "wait_sampling"
     assert [wait["seconds"] for wait in found["time"]["waits"] if wait["event"] == "IO: DataFileRead"] == [0.5]
 
 
-def test_a_sample_that_fails_takes_no_snapshot(stand_ins: Database) -> None:
-    stand_ins.sql("CREATE OR REPLACE FUNCTION take_sample() RETURNS int AS 'SELECT 1/0' LANGUAGE sql")
-    status, message, _ = refused(stand_ins, "snapshot", "--pg-profile")
-    assert status == 4 and "division by zero" in message
-    assert stand_ins.sql("SELECT count(*) FROM pg_flashcache_snapshots") == "0"
+def test_advice(database: Database) -> None:
+    """What is estimated of other sizes is kept as it was at each snapshot."""
+    database.sql("SELECT pg_flashcache_snapshot()", "SELECT pg_flashcache_snapshot()")
+    wanted = database.sql("SELECT string_agg(concat_ws(' ', kind, size, is_current), ',' ORDER BY kind, size) FROM pg_flashcache_advice")
+    found = report(database, "report", "1", "2")["advice"]
+    seen = [(row["labels"]["kind"], str(row["labels"]["size"]), "t" if row["labels"]["is_current"] else "f") for row in found]
+    assert ",".join(map(" ".join, seen)) == wanted and len(found) == 16
 
 
 def test_a_row_of_settings_that_is_lost(database: Database) -> None:

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # Proves: pgflash snapshot, report and diff: snapshots of a real server whose sums are those of its counters, waits that are
 #   sampled, retention, a reset and a restart that are seen, what is missing or refused and what is said of it, dumps that
-#   are none the larger; verdicts, waits by class and percentiles from made-up intervals; the systemd units.
+#   are none the larger; verdicts, waits by class and percentiles from made-up intervals; the systemd units. Samples of a
+#   stand-in of pg_profile, and its report with sections of ours in it, in a real browser.
 # Majors: 15
-# Packages: python3-venv
+# Packages: chromium python3-venv
 # Fetches: python
-# Minutes: 2
+# Minutes: 3
 
 stage() {
   local status=0 counts errors failures skipped tests

@@ -152,6 +152,11 @@ is($node->safe_psql('other', q{SELECT count(*) FROM pg_stat_flashcache_relation 
 fc_to_flash($node, 'never');
 is($node->safe_psql('postgres', q{SELECT schemaname, relkind, bytes / current_setting('block_size')::int, blocks, flash_blocks, buffer_blocks, flash_share
 	FROM pg_flashcache_relations WHERE relid = 'never'::regclass}), 'public|r|100|100|100|0|1', 'pg_flashcache_relations');
+is($node->safe_psql('postgres', q{SELECT count(*) FILTER (WHERE s.hits > 0) > 0, count(*) FILTER (WHERE s.disk_reads > 0) > 0, bool_and(r.reads = s.reads
+		AND r.flash_read_share = s.hits / s.reads::float8 AND r.os_cache_read_share = s.os_cache_hits / s.reads::float8
+		AND r.disk_read_share = (s.disk_reads - s.os_cache_hits) / s.reads::float8)
+	FROM pg_flashcache_relations r JOIN pg_stat_flashcache_relation s USING (relid)
+	WHERE r.schemaname IN ('s', 'public') AND s.reads > 0}), 't|t|t', 'where they were read from');
 # The writer may fill and unlink pages between the two looks.
 ok($node->poll_query_until('postgres', q{SELECT sum(flash_blocks) = (SELECT count(*) FROM pg_flashcache_pages WHERE reldatabase IN (0,
 		(SELECT oid FROM pg_database WHERE datname = 'postgres'))) FROM pg_flashcache_relations}), 'all of the pages on flash');

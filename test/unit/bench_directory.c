@@ -1,18 +1,22 @@
 /*
  * bench_directory.c
  *	  How long the directory takes, without a server: `make -C test/unit bench PG_CONFIG=... SLOTS=...`.  With EMPTY=1 it is
- *	  made, but not filled.
+ *	  made, but not filled; with SCATTERED=1 neighbouring slots are of different relations.
  *
  * Its memory is a private mapping, its locks are as costly as LWLocks that nobody else wants: one atomic operation to take, one
  * to give back.
  */
 #include "postgres.h"
 
+#include <math.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <time.h>
 
+#include "bufscan.h"
 #include "directory/directory.h"
+#include "miscadmin.h"
+#include "objects.h"
 #include "port/atomics.h"
 #include "rules/rules.h"
 #include "stats/stats.h"
@@ -31,6 +35,69 @@ FcWorkersCell *fc_stats_leader = NULL;
 int			fc_stats_my_stripe = -1;
 uint64		fc_stats_mine[FC_COUNTERS];
 int			MyProcPid = 0;
+MemoryContext CurrentMemoryContext = NULL;
+volatile sig_atomic_t InterruptPending = false;
+
+void
+ProcessInterrupts(void)
+{
+}
+
+void *
+palloc(Size size)
+{
+	return malloc(size);
+}
+
+void *
+MemoryContextAllocZero(MemoryContext context, Size size)
+{
+	return calloc(1, size);
+}
+
+void *
+MemoryContextAllocExtended(MemoryContext context, Size size, int flags)
+{
+	return calloc(1, size);
+}
+
+/* a hash table of more than 2^32 relations */
+bool
+errstart_cold(int elevel, const char *domain)
+{
+	abort();
+}
+
+int
+errmsg_internal(const char *fmt,...)
+{
+	return 0;
+}
+
+void
+errfinish(const char *filename, int lineno, const char *funcname)
+{
+	abort();
+}
+
+void
+pfree(void *pointer)
+{
+	free(pointer);
+}
+
+/* shared buffers are not of the directory */
+uint32
+fc_bufscan_frames(void)
+{
+	return 0;
+}
+
+bool
+fc_bufscan_relation(uint32 frame, FcRel *rel)
+{
+	return false;
+}
 
 void
 fc_stats_choose_stripe(void)
@@ -131,18 +198,19 @@ tag_of(uint32 page)
 	return tag;
 }
 
+/* Each page once: the step is a prime that divides no number of slots that makes sense. */
 static void
-fill(uint32 slots)
+fill(uint32 slots, uint32 step)
 {
-	for (uint32 page = 0; page < slots; page++)
+	for (uint32 i = 0; i < slots; i++)
 	{
-		FcTag		tag = tag_of(page);
+		FcTag		tag = tag_of((uint64) i * step % slots);
 		uint64		hash = fc_directory_hash(&tag);
 		FcGuard		guard = fc_directory_guard(hash);
 		FcSlotNo	slot;
 
 		if (fc_directory_reserve(1, 0, &slot) != 1 ||
-			fc_directory_publish(slot, &tag, hash, &guard, page) != FC_PUBLISH_DONE)
+			fc_directory_publish(slot, &tag, hash, &guard, i) != FC_PUBLISH_DONE)
 			abort();
 	}
 }
@@ -211,6 +279,29 @@ offer_pages(FcAdmission mode, uint32 first)
 	printf("offer of a page, %s: %.0f ns\n", fc_policy_admission_name(mode), (now_s() - begin) / TIMES * 1e9);
 }
 
+/* What pg_flashcache_relations does: all slots are looked at, or at most max_slots, and what that misses is shown. */
+static void
+count_objects(uint64 max_slots, uint32 filled)
+{
+	double		begin = now_s();
+	uint32		every;
+	FcObjects  *objects = fc_objects_count(5, max_slots, &every);
+	FcObject	object;
+	uint32		relations = 0;
+	uint64		pages = 0;
+	double		worst = 0;
+
+	while (fc_objects_next(objects, &object))
+	{
+		relations++;
+		pages += object.flash;
+		if (object.rel.rel < 16384 + filled / RELATION_PAGES)
+			worst = Max(worst, fabs(object.flash / (double) RELATION_PAGES - 1));
+	}
+	printf("count of the pages of each relation, one slot of %u: %.2f s; %u relations, " UINT64_FORMAT " pages, largest error of one with 128 MB %.1f%%\n",
+		   every, now_s() - begin, relations, pages, 100 * worst);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -227,12 +318,14 @@ main(int argc, char **argv)
 	getrusage(RUSAGE_SELF, &after);
 	printf("%u slots made in %.3f ms, %ld pages of memory touched\n", slots, (now_s() - begin) * 1000,
 		   after.ru_minflt - before.ru_minflt);
-	if (argc > 2)
+	if (argc > 2 && strcmp(argv[2], "scattered") != 0)
 		return 0;
 	begin = now_s();
-	fill(slots);
+	fill(slots, argc > 2 ? 1000003 : 1);
 	printf("%u slots, %.1f bytes each, filled in %.1f s\n", slots, (double) fc_directory_part(slots, false).size / slots,
 		   now_s() - begin);
+	count_objects(slots, slots);
+	count_objects(slots / 8, slots);
 	sweep("first");
 	sweep("nothing dead");
 	for (int i = 0; i < 100 && i * RELATION_PAGES < (int64) slots; i++, rel.rel++)

@@ -11,7 +11,9 @@ WHERE c.relname ~ '^pg_(stat_)?flashcache_(relation|relations|statements|latency
 -- one row of everything else, and no relation twice
 SELECT count(*) FILTER (WHERE relid IS NULL) AS rest, count(relid) = count(DISTINCT relid) AS once,
   bool_and(reads = hits + disk_reads) AS sums FROM pg_stat_flashcache_relation;
-SELECT count(*) = count(DISTINCT relid) AS once, bool_and(flash_share IS NULL OR flash_blocks > 0 OR flash_share = 0) AS share
+SELECT count(*) = count(DISTINCT relid) AS once, bool_and(flash_share IS NULL OR flash_blocks > 0 OR flash_share = 0) AS share,
+  bool_and(reads = 0 OR abs(flash_read_share + os_cache_read_share + disk_read_share - 1) < 1e-9) AS parts,
+  bool_and(reads > 0 OR flash_read_share IS NULL AND os_cache_read_share IS NULL AND disk_read_share IS NULL) AS none
 FROM pg_flashcache_relations;
 SELECT pg_flashcache_relation_pages(0);
 SELECT pg_flashcache_relation_pages(NULL);
