@@ -40,6 +40,9 @@ static int	device_fd = -1;
 /* Was it checked and locked, so that it may be written to? */
 static bool claimed = false;
 
+/* The path of the file, if opening it has made it; of devices beyond the first. */
+static char made[MAXPGPATH];
+
 int
 fc_open_fd(void)
 {
@@ -55,16 +58,40 @@ fc_open_claimed(void)
 	return claimed;
 }
 
+/*
+ * Removes the file that opening a device beyond the first has made, if it is
+ * still what its path leads to: whoever adds a device that can't be used has
+ * changed nothing.
+ */
+static void
+remove_made(const char *path, int fd)
+{
+	const char *name;
+	FcReason	error;
+	struct stat there;
+	struct stat mine;
+	int			folder = fc_place_open(path, &name, &error);
+
+	if (folder < 0)
+		return;
+	if (fstat(fd, &mine) == 0 && fstatat(folder, name, &there, AT_SYMLINK_NOFOLLOW) == 0 && fc_same_thing(&there, &mine))
+		(void) unlinkat(folder, name, 0);
+	close(folder);
+}
+
 void
-fc_open_close(void)
+fc_open_close(bool undo)
 {
 	Assert(fc_in_device_process());
 	Assert(!claimed || device_fd >= 0);
 	if (device_fd < 0)
 		return;
+	if (undo && made[0] != '\0')
+		remove_made(made, device_fd);
 	close(device_fd);
 	device_fd = -1;
 	claimed = false;
+	made[0] = '\0';
 }
 
 /* From now on the way to the device is another descriptor. */
@@ -401,7 +428,7 @@ check_system(int at, const char *path, bool require_mount, FcReason *error)
  * after: what is open may no longer be what was seen.
  */
 static int
-open_checked(FcDevice *device, const char *path, bool make, bool require_mount, struct stat *st, bool *direct, FcReason *error)
+open_checked(FcDevice *device, const char *path, bool make, bool require_mount, struct stat *st, bool *direct, bool *is_new, FcReason *error)
 {
 	const char *name;
 	int			folder = fc_place_open(path, &name, error);
@@ -409,6 +436,7 @@ open_checked(FcDevice *device, const char *path, bool make, bool require_mount, 
 	int			fd = -1;
 
 	Assert(!make || !claimed);
+	*is_new = false;
 	if (folder < 0)
 		return -1;
 	if (!look_at(device, folder, name, path, &found, st, error) ||
@@ -425,7 +453,10 @@ open_checked(FcDevice *device, const char *path, bool make, bool require_mount, 
 	else if (found)
 		fd = open_device(folder, name, 0, direct);
 	else if (make)
+	{
 		fd = open_device(folder, name, O_CREAT | O_EXCL, direct);
+		*is_new = fd >= 0;
+	}
 	if (fd < 0)
 		fc_fail(error, fc_open_hint(found && S_ISBLK(st->st_mode)), "could not open \"%s\": %m", path);
 	close(folder);
@@ -437,6 +468,8 @@ open_checked(FcDevice *device, const char *path, bool make, bool require_mount, 
 			 (S_ISBLK(st->st_mode) ||
 			  (fc_place_check_foreign(fd, path, error) && check_system(fd, path, require_mount, error))))
 		return fd;
+	if (*is_new)
+		remove_made(path, fd);
 	close(fd);
 	return -1;
 }
@@ -479,7 +512,7 @@ static bool
 leave_former(FcDevice *device, const struct stat *st)
 {
 	if (device_fd >= 0 && !is_mine(st))
-		fc_open_close();
+		fc_open_close(false);
 	return pg_atomic_read_u32(&device->generation) != 0 && S_ISREG(device->seen.st_mode) &&
 		device->seen.st_dev == st->st_dev && !fc_same_thing(&device->seen, st);
 }
@@ -536,6 +569,7 @@ fc_open_for_server(FcDeviceRequest *r)
 	uint8		identity[FC_IDENTITY_BYTES];
 	struct stat st;
 	bool		direct;
+	bool		is_new;
 	int			fd;
 
 	Assert(fc_in_device_process());
@@ -543,14 +577,17 @@ fc_open_for_server(FcDeviceRequest *r)
 	claimed = false;			/* the lock may move */
 	if (!pg_strong_random(identity, sizeof(identity)))
 		return fc_fail(error, "Check the kernel's random number generator.", "could not generate random bytes");
-	fd = open_checked(device, r->path, r->make, r->require_mount, &st, &direct, error);
+	fd = open_checked(device, r->path, r->make, r->require_mount, &st, &direct, &is_new, error);
 	if (fd < 0)
 		return false;
+	is_new &= r->no != FC_THE_DEVICE;
 	fc_process_goes_on();
 	if (!lock_device(fd, r->path, r->no == FC_THE_DEVICE, error) ||
 		(S_ISBLK(st.st_mode) && !check_size(fd, r->path, &st, r->slots, r->log_blocks, r->no == FC_THE_DEVICE, error)) ||
 		!check_header(device, fd, r->path, &st, block, error))
 	{
+		if (is_new)
+			remove_made(r->path, fd);
 		close(fd);
 		return false;
 	}
@@ -560,12 +597,15 @@ fc_open_for_server(FcDeviceRequest *r)
 						   r->no == FC_THE_DEVICE, leave_former(device, &st), refuse, error)) ||
 		!write_header(fd, r->path, r->slots, identity, block, error))
 	{
+		if (is_new)
+			remove_made(r->path, fd);
 		close(fd);
 		return false;
 	}
 
 	replace_device(fd);
 	claimed = true;
+	strlcpy(made, is_new ? r->path : "", sizeof(made));
 	memcpy(device->identity, identity, sizeof(identity));
 	device->direct = direct;
 	device->in_memory = fc_space_in_memory(fd);
@@ -601,13 +641,14 @@ fc_open_adopt(FcDeviceRequest *r)
 	FcReason   *error = &r->error;
 	struct stat st;
 	bool		direct;
+	bool		is_new;
 	int			fd;
 
 	Assert(fc_in_device_process());
 	Assert(r->op == FC_OP_ADOPT && pg_atomic_read_u32(&r->device.generation) != 0);
 	if (claimed)
 		return is_as_opened(device, device_fd, r->no == FC_THE_DEVICE, error);
-	fd = open_checked(device, device->path, false, false, &st, &direct, error);
+	fd = open_checked(device, device->path, false, false, &st, &direct, &is_new, error);
 	if (fd < 0)
 		return false;
 	if (!lock_device(fd, device->path, r->no == FC_THE_DEVICE, error) || !is_as_opened(device, fd, r->no == FC_THE_DEVICE, error))

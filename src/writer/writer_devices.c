@@ -131,7 +131,7 @@ fc_writer_devices_run(bool *again)
 		step = fc_devices_change(shared->what, shared->path, shared->slots, &error);
 	if (step == FC_CHANGE_MORE)
 		*again = true;
-	else
+	else if (step != FC_CHANGE_LATER)
 		end(step == FC_CHANGE_DONE ? CHANGE_DONE : CHANGE_FAILED, &error);
 }
 
