@@ -29,10 +29,10 @@
 #include "failpoint.h"
 #include "settings.h"
 
-/* So soon a device that answers has answered: it is looked at often, and then less. */
-#define SOON_NS UINT64CONST(1000000000)
-#define SOON_MS 10
-#define LATER_MS 200
+/* So soon a device that answers has answered, as a rule: it is looked at often, and then less. */
+#define SOON_NS UINT64CONST(100000000)
+#define SOON_MS 2
+#define LATER_MS 50
 
 typedef enum OpeningStep
 {

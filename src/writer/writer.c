@@ -133,6 +133,10 @@ static FcWarnings warnings;
 static bool waits_for_others;
 static FcReason without_first;
 
+/* That is over, and whose requests to enable it answers. */
+static bool others_looked_for;
+static uint32 others_asked;
+
 FcPart
 fc_writer_part(void)
 {
@@ -421,7 +425,10 @@ look_for_others(void)
 	step = fc_cache_state() == FC_STATE_STARTING || fc_cache_state() == FC_STATE_OFF ? fc_devices_others() : FC_STEP_FAILED;
 	if (step == FC_STEP_MORE)
 		return;
+	/* who has asked by now is answered in the next round, by what has come of it */
 	waits_for_others = false;
+	others_asked = pg_atomic_read_u32(&shared->asked);
+	others_looked_for = true;
 	if (step == FC_STEP_FAILED)
 	{
 		if (fc_cache_state() == FC_STATE_STARTING)
@@ -629,14 +636,20 @@ run_state(void)
 		if (probe_first())
 			answer(first_asked);
 	}
-	else if (asked != pg_atomic_read_u32(&shared->answered))
+	else if (others_looked_for)
+	{
+		others_looked_for = false;
+		answer(others_asked);
+	}
+	else if (asked != pg_atomic_read_u32(&shared->answered) && !waits_for_others)
 	{
 		if (is_away())
 		{
 			forget_trouble();
 			probe();
 		}
-		answer(asked);
+		if (!waits_for_others)
+			answer(asked);
 	}
 	else if (paused_for_nothing() || (timeout && is_away()))
 	{

@@ -12,9 +12,17 @@ use Test::More;
 use constant MB => 1 << 20;
 
 my $conf = "pg_flashcache.max_size = '24MB'\nbgwriter_lru_maxpages = 0\ncheckpoint_timeout = 1h\nmax_logical_replication_workers = 0\n";
-my $node = fc_new_node('main', size => '3MB', conf => $conf);
+my $node = fc_new_node('main', size => '3MB', conf => $conf, start => 0);
 my $base = $node->basedir;
-my ($first, $second, $third) = (fc_flash_file($node), "$base/second", "$base/third");
+
+# The first one is in a folder of its own, which may be missing, as if it were not mounted: a file would be made anew.
+my ($folder, $second, $third) = ("$base/mounted", "$base/second", "$base/third");
+my $first = "$folder/flash";
+mkdir $folder, 0700 or die $!;
+$node->append_conf('postgresql.conf', "pg_flashcache.file = '$first'");
+$node->start;
+fc_create_sql($node);
+fc_wait_active($node);
 my $control = fc_control($node);
 
 $node->safe_psql('postgres', q{
@@ -184,7 +192,8 @@ like((($node->psql('postgres', "SELECT pg_flashcache_add_device('$third', 3 * ${
 fc_failpoint($control, 'store_read', 'off');
 ok(-e $third, 'a file that was there stays');
 is($node->safe_psql('postgres', 'SELECT count(*) FROM pg_stat_flashcache_device'), 2, 'none of them is a device');
-fc_is_clean($node);
+my %now = fc_stat($node, qw(state verify_failures checksum_failures switch_offs));
+is_deeply(\%now, { state => 'active', verify_failures => 0, checksum_failures => 0, switch_offs => 0 }, 'the cache was on all the time');
 $control->quit;
 
 # ---- a start without the first device ----
@@ -200,19 +209,18 @@ sub hits
 }
 
 $node->stop;
-rename $first, "$first.away" or die $!;
+rename $folder, "$folder.away" or die $!;
 my $offset = -s $node->logfile;
 $node->start;
 fc_wait_active($node);
 is(device(1, 'state'), 'off', 'a start without the first device: it is off');
-like(device(1, 'reason'), qr/^could not open "\Q$first\E": No such file or directory|^folder/, 'and the reason says why')
-  or diag device(1, 'reason');
+like(device(1, 'reason'), qr/^folder of "\Q$first\E" cannot be found/, 'and the reason says why');
 is(device(2, 'state'), 'active', 'the second is in use');
 $node->wait_for_log(qr/WARNING:  pg_flashcache does not use "\Q$first\E"/, $offset);
 fc_to_flash($node, 't');
 fc_evict($node, 't');
 cmp_ok(hits('without the first'), '>', 150, 'pages are read from the second');
-rename "$first.away", $first or die $!;
+rename "$folder.away", $folder or die $!;
 $node->safe_psql('postgres', 'SELECT pg_flashcache_enable()');
 is(device(1, 'state'), 'active', 'the first one is back');
 is($node->safe_psql('postgres', 'SELECT slots FROM pg_stat_flashcache'), 768, 'with its slots');
@@ -220,7 +228,7 @@ fills('the first one is back');
 
 # Neither is there; then the second is.
 $node->stop;
-rename $first, "$first.away" or die $!;
+rename $folder, "$folder.away" or die $!;
 rename $second, "$second.away" or die $!;
 $node->start;
 fc_wait_state($node, 'off');
@@ -232,7 +240,7 @@ is(device(2, 'state'), 'active', 'the second is found, and the cache goes on wit
 is(device(1, 'state'), 'off', 'without the first');
 fills('with the second alone');
 $node->stop;
-rename "$first.away", $first or die $!;
+rename "$folder.away", $folder or die $!;
 
 # With a log on the first device: that is waited for, then it is given up for good.
 $node->append_conf('postgresql.conf', "pg_flashcache.persistence = on\nrestart_after_crash = on");
@@ -241,29 +249,28 @@ fc_wait_active($node);
 is_state(2, 'active');
 fc_to_flash($node, 't');
 $node->stop;
-rename $first, "$first.away" or die $!;
+rename $folder, "$folder.away" or die $!;
 $node->start;
 fc_wait_state($node, 'off');
 is(device(2, 'state'), 'starting', 'with persistence: the first device is waited for');
-rename "$first.away", $first or die $!;
+rename "$folder.away", $folder or die $!;
 $node->safe_psql('postgres', 'SELECT pg_flashcache_enable()');
 fc_wait_active($node);
 is($node->safe_psql('postgres', 'SELECT restored > 0 FROM pg_stat_flashcache_persistence'), 't', 'and when it comes its log is loaded');
 is_state(2, 'active');
 fc_to_flash($node, 't');
 $node->stop;
-rename $first, "$first.away" or die $!;
+rename $folder, "$folder.away" or die $!;
 $ENV{FC_FIRST_PATIENCE_S} = 0;
 $node->start;
 fc_wait_active($node);
 is($node->safe_psql('postgres', 'SELECT refused FROM pg_stat_flashcache_persistence'), 'the first device cannot be opened', 'not for ever');
 is(device(2, 'state'), 'active', 'then the second is used without it');
-$node->safe_psql('postgres', 'UPDATE t SET n = n WHERE n <= 100');
-fc_to_flash($node, 't');
-cmp_ok(hits('without the log'), '>=', 0, 'and filled');
+$node->safe_psql('postgres', 'UPDATE t SET n = n WHERE n <= 20');
+fills('without the log');
 $node->stop('immediate');
 delete $ENV{FC_FIRST_PATIENCE_S};
-rename "$first.away", $first or die $!;
+rename "$folder.away", $folder or die $!;
 $node->start;
 fc_wait_active($node);
 is($node->safe_psql('postgres', 'SELECT refused FROM pg_stat_flashcache_persistence'),
