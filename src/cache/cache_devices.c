@@ -55,6 +55,21 @@ fc_devices_there(void)
 	return false;
 }
 
+uint32
+fc_devices_slots(void)
+{
+	uint32		n = (uint32) fc_setting_size;
+
+	for (FcDeviceNo no = FC_THE_DEVICE + 1; no < FC_DEVICES; no++)
+	{
+		FcDeviceState state = fc_store_state(no);
+
+		if (state == FC_DEVICE_ACTIVE || state == FC_DEVICE_OFF || (state == FC_DEVICE_CLOSED && !fc_devices_changes(no)))
+			n += fc_device_list->device[no].slots;
+	}
+	return n;
+}
+
 /* ---- chunks of a device ---- */
 
 uint32

@@ -28,6 +28,9 @@ extern void fc_devices_start(void);
 /* Are there any? */
 extern bool fc_devices_there(void);
 
+/* Slots of all devices that are there, or will be again: those that are disabled, or go, don't count. */
+extern uint32 fc_devices_slots(void);
+
 /* Where the log is at present: given to chunks that are placed. */
 extern void fc_devices_set_position(uint64 log, uint64 group);
 

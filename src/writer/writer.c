@@ -35,6 +35,8 @@
  */
 #include "postgres.h"
 
+#include "admission/admission.h"
+#include "advice/advice.h"
 #include "bufscan.h"
 #include "cache/cache.h"
 #include "cache/cache_devices.h"
@@ -1039,6 +1041,25 @@ on_sigterm(int signo, siginfo_t * info, void *context)
 	errno = save_errno;
 }
 
+/* What stands for the whole cache, in miniature, or as what is remembered of evicted pages, follows its devices. */
+static void
+follow_devices(void)
+{
+	static uint32 last = 0;
+	uint32		slots = fc_devices_slots();
+
+	if (slots == last)
+		return;
+	/* at start they are as the first device is */
+	if (last != 0 || slots != (uint32) fc_setting_size)
+	{
+		fc_advice_set_base(slots);
+		fc_admission_set_slots(slots);
+	}
+	fc_directory_scale_ghosts(slots);
+	last = slots;
+}
+
 void
 fc_writer_run(FcSelfTest test, FcDataPeek peek, FcTend tend)
 {
@@ -1087,6 +1108,7 @@ fc_writer_run(FcSelfTest test, FcDataPeek peek, FcTend tend)
 		run_state();
 		fc_writer_devices_run(&sweeping);
 		look_for_others();
+		follow_devices();
 		take_sample();
 		fc_health_note_day();
 		warn_wrong_content();
