@@ -12,6 +12,7 @@
  *		store_call.c		calls that end, whatever the device does
  *		store_device.c		(in the device process) what the writer asks for
  *		store_open.c		(in the device process) checks, claims, locks
+ *		store_header.c		(in the device process) what the device holds
  *		store_place.c, store_space.c, store_mount.c, store_process.c, store_uring.c
  *
  * Copyright (c) 2026, the pg_flashcache developers
@@ -300,5 +301,18 @@ extern const char *fc_open_hint(bool is_device);
  * Only the owner may ask for this.  In any process.
  */
 extern void fc_open_without_atime(int fd);
+
+/* ---- store_header.c: what the device holds; in the device process ---- */
+
+/* Its header must be ours, or the place must be empty.  `block`: memory for a header, aligned. */
+extern bool fc_header_check(FcDevice *device, int fd, const char *path, const struct stat *st, char *block, FcReason *error);
+
+/* Is that the header which was written when the device was opened, to the last bit?  It must be. */
+extern bool fc_header_is_same(const FcDevice *device, const char *block, size_t len);
+extern bool fc_header_check_same(FcDevice *device, int fd, FcReason *error);
+
+/* It must be large enough; `first`: what the hint says. */
+extern bool fc_header_check_size(int fd, const char *path, const struct stat *st, uint32 slots, uint32 log_blocks, bool first, FcReason *error);
+extern bool fc_header_write(int fd, const char *path, uint32 slots, const uint8 *identity, char *block, FcReason *error);
 
 #endif							/* FC_STORE_INTERNAL_H */
