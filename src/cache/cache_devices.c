@@ -58,7 +58,7 @@ fc_devices_there(void)
 uint32
 fc_devices_slots(void)
 {
-	uint32		n = (uint32) fc_setting_size;
+	uint64		n = (uint64) fc_setting_size;
 
 	for (FcDeviceNo no = FC_THE_DEVICE + 1; no < FC_DEVICES; no++)
 	{
@@ -67,7 +67,8 @@ fc_devices_slots(void)
 		if (state == FC_DEVICE_ACTIVE || state == FC_DEVICE_OFF || (state == FC_DEVICE_CLOSED && !fc_devices_changes(no)))
 			n += fc_device_list->device[no].slots;
 	}
-	return n;
+	/* some may have found no place */
+	return (uint32) Min(n, (uint64) fc_directory_slots());
 }
 
 /* ---- chunks of a device ---- */
@@ -245,6 +246,13 @@ fc_devices_first_is_away(const FcReason *why)
 	fc_devices_set_flags(FC_THE_DEVICE, (uint32) fc_setting_size, false, false);
 }
 
+/* Not once more. */
+static bool
+may_be_tried(FcDeviceNo no)
+{
+	return !others.tried[no] && (fc_store_state(no) == FC_DEVICE_CLOSED || fc_store_state(no) == FC_DEVICE_OFF);
+}
+
 bool
 fc_devices_wait_for_others(void)
 {
@@ -252,10 +260,8 @@ fc_devices_wait_for_others(void)
 
 	for (FcDeviceNo no = FC_THE_DEVICE + 1; no < FC_DEVICES; no++)
 	{
-		FcDeviceState state = fc_store_state(no);
-
-		others.tried[no] = state != FC_DEVICE_CLOSED && state != FC_DEVICE_OFF;
-		any |= !others.tried[no] || state == FC_DEVICE_ACTIVE;
+		others.tried[no] = false;
+		any |= may_be_tried(no) || fc_store_state(no) == FC_DEVICE_ACTIVE;
 	}
 	others.waits = any;
 	return any;
@@ -266,14 +272,21 @@ fc_devices_others(void)
 {
 	FcStoreStep step = FC_STEP_FAILED;
 
-	Assert(others.waits);
+	if (!others.waits)
+		return step;
 	if (fc_store_others(FC_THE_DEVICE))
 		step = FC_STEP_DONE;
 	for (FcDeviceNo no = FC_THE_DEVICE + 1; no < FC_DEVICES && step == FC_STEP_FAILED; no++)
-		if (!others.tried[no] || fc_devices_opens(no))
+		if (fc_devices_opens(no) || may_be_tried(no))
 			step = FC_STEP_MORE;
 	others.waits = step == FC_STEP_MORE;
 	return step;
+}
+
+void
+fc_devices_wait_no_more(void)
+{
+	others.waits = false;
 }
 
 void
@@ -329,7 +342,7 @@ is_due(FcDeviceNo no)
 	if (fc_devices_changes(no) || fc_devices_opens(no))
 		return false;
 	if (others.waits)
-		return !others.tried[no] && (state == FC_DEVICE_CLOSED || state == FC_DEVICE_OFF);
+		return may_be_tried(no);
 	if (fc_cache_state() != FC_STATE_ACTIVE && fc_cache_state() != FC_STATE_PAUSED)
 		return false;
 	return state == FC_DEVICE_CLOSED ||

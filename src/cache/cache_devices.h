@@ -85,6 +85,7 @@ extern void fc_devices_first_failed(const FcReason *error);
  */
 extern bool fc_devices_wait_for_others(void);
 extern FcStoreStep fc_devices_others(void);
+extern void fc_devices_wait_no_more(void);
 extern void fc_devices_first_is_away(const FcReason *why);
 
 /* The cache as a whole has been opened, or is off: it has no state of its own. */

@@ -93,9 +93,9 @@ end_of_opening(bool opened, FcReason *error)
 		fc_devices_remove(no);
 		return FC_CHANGE_FAILED;
 	}
-	if (fc_store_state(no) == FC_DEVICE_CLOSED && fc_cache_state() == FC_STATE_DISABLED)
-		return FC_CHANGE_FAILED;	/* it waits for the cache */
-	fc_store_set_state(no, FC_DEVICE_OFF, error);
+	/* in a cache that was disabled it waits for that */
+	if (fc_store_state(no) != FC_DEVICE_CLOSED || fc_cache_state() != FC_STATE_DISABLED)
+		fc_store_set_state(no, FC_DEVICE_OFF, error);
 	fc_devices_write_list();
 	return FC_CHANGE_FAILED;
 }

@@ -424,7 +424,9 @@ look_for_others(void)
 
 	if (!waits_for_others)
 		return;
-	step = fc_cache_state() == FC_STATE_STARTING || fc_cache_state() == FC_STATE_OFF ? fc_devices_others() : FC_STEP_FAILED;
+	if (fc_cache_state() != FC_STATE_STARTING && fc_cache_state() != FC_STATE_OFF)
+		fc_devices_wait_no_more();	/* it has been opened, or disabled */
+	step = fc_devices_others();
 	if (step == FC_STEP_MORE)
 		return;
 	/* who has asked by now is answered in the next round, by what has come of it */
@@ -517,7 +519,10 @@ probe_first(void)
 	FcReason	error;
 
 	if (!fc_devices_opens(FC_THE_DEVICE))
+	{
+		fc_warm_end();			/* no other request to it (H8) */
 		fc_count(FC_PROBED);
+	}
 	switch (fc_devices_open_first(fc_warm_log_blocks(), &error))
 	{
 		case FC_STEP_MORE:
@@ -599,7 +604,9 @@ set_disabled(void)
 static void
 answer(uint32 asked)
 {
-	pg_atomic_write_u32(&shared->answered, asked);
+	/* later ones may have been answered by now */
+	if ((int32) (asked - pg_atomic_read_u32(&shared->answered)) > 0)
+		pg_atomic_write_u32(&shared->answered, asked);
 	ConditionVariableBroadcast(&shared->answer);
 }
 

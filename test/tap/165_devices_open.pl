@@ -279,4 +279,33 @@ is_state(2, 'active');
 hits('after a crash without the log');
 $node->stop;
 
+# ---- what stands for the whole cache follows its devices ----
+{
+	my $grows = fc_new_node('grows', size => '1MB', conf => "pg_flashcache.max_size = '16MB'\npg_flashcache.advice = on\n");
+	my $more  = $grows->basedir . '/more';
+	my $is    = sub {
+		my ($size, $what) = @_;
+		ok( $grows->poll_query_until('postgres', "SELECT size = $size AND is_current FROM pg_flashcache_advice WHERE kind = 'flash' AND factor = 1"),
+			"advice: $what");
+	};
+	my $health = sub {
+		return $grows->safe_psql('postgres', 'SELECT device, health, temperature FROM pg_stat_flashcache_device_health ORDER BY 1');
+	};
+	$is->(MB, 'of the first device');
+	is($grows->safe_psql('postgres', 'SELECT round(max(sample_rate)::numeric, 3) FROM pg_flashcache_advice'), '1.000', 'advice: of all pages');
+	$grows->safe_psql('postgres', "SELECT pg_flashcache_add_device('$more', 3 * ${\MB}), pg_flashcache_report_drive('$more', 'nvme1n1', used_percent => 3, temperature => 35)");
+	$is->(4 * MB, 'of both');
+	is($grows->safe_psql('postgres', 'SELECT round(max(sample_rate)::numeric, 3) FROM pg_flashcache_advice'), '0.250', 'advice: of a quarter of them');
+	is($health->(), "1||\n2|97|35", 'health: of the second device');
+	$grows->safe_psql('postgres', "SELECT pg_flashcache_disable_device('$more')");
+	$is->(MB, 'of those that are not disabled');
+	is($health->(), "1||\n2|97|35", 'health: of one that is disabled as well');
+	$grows->safe_psql('postgres', "SELECT pg_flashcache_enable_device('$more'), pg_flashcache_resize_device('$more', 2 * ${\MB})");
+	$is->(3 * MB, 'of one that was made smaller');
+	$grows->safe_psql('postgres', "SELECT pg_flashcache_remove_device('$more'), pg_flashcache_add_device('$more.2', ${\MB})");
+	$is->(2 * MB, 'of those that are left');
+	is($health->(), "1||\n2||", 'health: nothing is known of another device of that number');
+	$grows->stop;
+}
+
 done_testing();
