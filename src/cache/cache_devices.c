@@ -34,13 +34,6 @@ typedef struct Trouble
 	FcWarnings	warnings;
 } Trouble;
 
-/* D6: the first one can't be opened, and the cache waits for any of the others. */
-static struct
-{
-	bool		waits;
-	bool		tried[FC_DEVICES];
-}			others;
-
 /* Ten minutes without trouble end a series. */
 #define QUIET_NS UINT64CONST(600000000000)
 
@@ -195,98 +188,12 @@ fc_devices_note_trouble(void)
 			note_trouble(no);
 }
 
-/* ---- D6: the first one, while others are in use ---- */
-
-bool
-fc_devices_first_is_off(void)
-{
-	return fc_store_state(FC_THE_DEVICE) == FC_DEVICE_OFF;
-}
-
-void
-fc_devices_first_is_lost(const FcReason *why)
-{
-	if (fc_store_others(FC_THE_DEVICE) && fc_cache_state() == FC_STATE_ACTIVE)
-		fc_store_set_state(FC_THE_DEVICE, FC_DEVICE_OFF, why);
-	else
-		fc_cache_set_state(FC_STATE_OFF, why);	/* O1 */
-}
-
-void
-fc_devices_first_is_back(void)
-{
-	if (!fc_devices_first_is_off())
-		return;
-	fc_store_set_state(FC_THE_DEVICE, FC_DEVICE_ACTIVE, NULL);
-	fc_devices_set_flags(FC_THE_DEVICE, (uint32) fc_setting_size, true, true);
-	fc_devices_forget_trouble(FC_THE_DEVICE);
-}
-
 void
 fc_devices_note_active(FcDeviceNo no)
 {
 	trouble[no].active_since = fc_now_ns();
 	trouble[no].probe_at = 0;
 	fc_store_set_next_probe(no, 0);
-}
-
-FcStoreStep
-fc_devices_open_first(uint32 log_blocks, FcReason *error)
-{
-	if (!fc_devices_opens(FC_THE_DEVICE))
-		return fc_devices_begin_to_open(FC_THE_DEVICE, false, log_blocks, error);
-	return fc_devices_look(FC_THE_DEVICE, error);
-}
-
-void
-fc_devices_first_is_away(const FcReason *why)
-{
-	Assert(fc_cache_state() != FC_STATE_ACTIVE);
-	fc_store_set_state(FC_THE_DEVICE, FC_DEVICE_OFF, why);
-	fc_devices_set_flags(FC_THE_DEVICE, (uint32) fc_setting_size, false, false);
-}
-
-/* Not once more. */
-static bool
-may_be_tried(FcDeviceNo no)
-{
-	return !others.tried[no] && (fc_store_state(no) == FC_DEVICE_CLOSED || fc_store_state(no) == FC_DEVICE_OFF);
-}
-
-bool
-fc_devices_wait_for_others(void)
-{
-	bool		any = false;
-
-	for (FcDeviceNo no = FC_THE_DEVICE + 1; no < FC_DEVICES; no++)
-	{
-		others.tried[no] = false;
-		any |= may_be_tried(no) || fc_store_state(no) == FC_DEVICE_ACTIVE;
-	}
-	others.waits = any;
-	return any;
-}
-
-FcStoreStep
-fc_devices_others(void)
-{
-	FcStoreStep step = FC_STEP_FAILED;
-
-	if (!others.waits)
-		return step;
-	if (fc_store_others(FC_THE_DEVICE))
-		step = FC_STEP_DONE;
-	for (FcDeviceNo no = FC_THE_DEVICE + 1; no < FC_DEVICES && step == FC_STEP_FAILED; no++)
-		if (fc_devices_opens(no) || may_be_tried(no))
-			step = FC_STEP_MORE;
-	others.waits = step == FC_STEP_MORE;
-	return step;
-}
-
-void
-fc_devices_wait_no_more(void)
-{
-	others.waits = false;
 }
 
 void
@@ -302,20 +209,6 @@ fc_devices_first_is_due(void)
 {
 	return fc_devices_first_is_off() && trouble[FC_THE_DEVICE].probe_at != 0 &&
 		fc_now_ns() >= trouble[FC_THE_DEVICE].probe_at && !fc_failpoint(FC_FP_PROBE_DUE);
-}
-
-/* No other is left: from now on it is the cache that is off. */
-static void
-first_is_alone(void)
-{
-	FcReason	why;
-
-	if (!fc_devices_first_is_off() || fc_store_others(FC_THE_DEVICE))
-		return;
-	fc_devices_stop_opening(FC_THE_DEVICE);
-	(void) fc_store_reason(FC_THE_DEVICE, &why);
-	fc_cache_set_state(FC_STATE_OFF, &why); /* O1 */
-	fc_devices_first_is_back();
 }
 
 /* It could not be opened, for the first time or again. */
@@ -341,8 +234,8 @@ is_due(FcDeviceNo no)
 
 	if (fc_devices_changes(no) || fc_devices_opens(no))
 		return false;
-	if (others.waits)
-		return may_be_tried(no);
+	if (fc_devices_waits())
+		return fc_devices_is_waited_for(no);
 	if (fc_cache_state() != FC_STATE_ACTIVE && fc_cache_state() != FC_STATE_PAUSED)
 		return false;
 	return state == FC_DEVICE_CLOSED ||
@@ -356,7 +249,7 @@ fc_devices_round(void)
 	Assert(fc_directory_is_mine());
 	fc_devices_note_trouble();
 	fc_directory_recount();
-	first_is_alone();
+	fc_devices_first_is_alone();
 	/* H8: what is under way is looked at, whatever has become of the cache */
 	for (FcDeviceNo no = FC_THE_DEVICE + 1; no < FC_DEVICES; no++)
 	{
@@ -365,7 +258,7 @@ fc_devices_round(void)
 
 		if (is_due(no))
 		{
-			others.tried[no] = true;
+			fc_devices_note_tried(no);
 			step = fc_devices_begin_to_open(no, false, 0, &error);
 		}
 		else if (fc_devices_opens(no) && !fc_devices_changes(no))
@@ -380,7 +273,7 @@ fc_devices_release(void)
 {
 	static const FcReason why = {"the cache is disabled"};
 
-	others.waits = false;
+	fc_devices_wait_no_more();
 	fc_devices_stop_opening(FC_THE_DEVICE);
 	fc_devices_first_is_back();
 	for (FcDeviceNo no = FC_THE_DEVICE + 1; no < FC_DEVICES; no++)

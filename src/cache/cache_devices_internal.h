@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * cache_devices_internal.h
- *	  What cache_devices.c, cache_devices_open.c, cache_devices_place.c and
- *	  cache_devices_change.c share.
+ *	  What cache_devices.c, cache_devices_open.c, cache_devices_first.c,
+ *	  cache_devices_place.c and cache_devices_change.c share.
  *
  * Copyright (c) 2026, the pg_flashcache developers
  *
@@ -41,6 +41,16 @@ extern FcStoreStep fc_devices_look(FcDeviceNo no, FcReason *error);
 /* The list is written, with what the header of the device says now. */
 extern void fc_devices_write_list(void);
 extern void fc_devices_note_identity(FcDeviceNo no, FcDeviceEntry *entry);
+
+/* ---- cache_devices_first.c ---- */
+
+/* No other one is in use any more: then the cache is off. */
+extern void fc_devices_first_is_alone(void);
+
+/* Does the cache wait for one of the others?  For that one, which has not been tried yet? */
+extern bool fc_devices_waits(void);
+extern bool fc_devices_is_waited_for(FcDeviceNo no);
+extern void fc_devices_note_tried(FcDeviceNo no);
 
 /* ---- cache_devices_place.c: chunks find a place ---- */
 
