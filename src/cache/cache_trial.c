@@ -184,7 +184,10 @@ fc_cache_begin_trial(FcDeviceNo no, FcReason *error)
 	FcSlotNo	slots[MEASURED];
 	int			nslots = fc_devices_reserve(no, MEASURED, slots);
 
-	/* nobody takes slots of this device before it is in use, so they stay free */
+	/*
+	 * nobody takes slots of this device before it is in use, so they stay
+	 * free
+	 */
 	for (int i = 0; i < nslots; i++)
 	{
 		make_trial(pages[i], slots[i]);

@@ -354,7 +354,11 @@ look_at_trial(const FcDeviceRequest *r, ssize_t result, int timeout_ms, FcStoreT
 	}
 	if (result > 0)
 		return FC_STEP_DONE;
-	/* 0: what was read was not what was written, which is no failure of the device's own */
+
+	/*
+	 * 0: what was read was not what was written, which is no failure of the
+	 * device's own
+	 */
 	if (result < 0)
 		trial->io = fc_state_judge(no, fc_state_opening(no), !wrote, false, result, BLCKSZ, r->offset[0], timeout_ms);
 	if (!answered)

@@ -429,7 +429,11 @@ look_for_others(void)
 	step = fc_devices_others();
 	if (step == FC_STEP_MORE)
 		return;
-	/* who has asked by now is answered in the next round, by what has come of it */
+
+	/*
+	 * who has asked by now is answered in the next round, by what has come of
+	 * it
+	 */
 	waits_for_others = false;
 	others_asked = pg_atomic_read_u32(&shared->asked);
 	others_looked_for = true;
