@@ -15,6 +15,7 @@ from pgflash import __version__
 from pgflash.agent.command import agent_command
 from pgflash.cluster.cli import app as cluster
 from pgflash.doctor.command import doctor_command
+from pgflash.doctor.drives import drives_command
 from pgflash.errors import (
     EXIT_BROKE_OFF,
     EXIT_INTERRUPTED,
@@ -48,6 +49,7 @@ snapshot_commands.register(app)
 app.add_typer(monitoring, name="monitoring")
 app.command("top")(top_command)
 app.command("doctor")(doctor_command)
+app.command("drives")(drives_command)
 app.command("agent")(agent_command)
 app.add_typer(cluster, name="cluster")
 app.add_typer(place, name="place")

@@ -1263,6 +1263,99 @@ REVOKE ALL ON FUNCTION pg_flashcache_enable_device(text) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION pg_flashcache_device_rows() TO pg_monitor;
 GRANT SELECT ON pg_stat_flashcache_device TO pg_monitor;
 
+-- ---- drives below the devices ----
+
+CREATE FUNCTION pg_flashcache_device_health_rows(
+	OUT device integer,
+	OUT path text,
+	OUT drive text,
+	OUT model text,
+	OUT reported timestamptz,
+	OUT health integer,
+	OUT passed boolean,
+	OUT used_percent integer,
+	OUT spare_percent integer,
+	OUT media_errors bigint,
+	OUT temperature integer,
+	OUT written bigint,
+	OUT written_today bigint,
+	OUT cache_written_today bigint,
+	OUT rated_bytes_a_day bigint,
+	OUT days_left bigint)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'fc_device_health_rows'
+LANGUAGE C VOLATILE PARALLEL SAFE ROWS 8;
+
+COMMENT ON FUNCTION pg_flashcache_device_health_rows() IS
+	'what was reported of the drives below the devices of the flash cache; see view pg_stat_flashcache_device_health';
+
+CREATE VIEW pg_stat_flashcache_device_health AS
+	SELECT h.*, pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) h.reported AS age
+	FROM @extschema@.pg_flashcache_device_health_rows() AS h;
+
+COMMENT ON VIEW pg_stat_flashcache_device_health IS
+	'devices of the flash cache, one row each, with what pgflash drives has reported of the drive below it; NULL where nothing was reported since the start of the server, or the drive does not say';
+
+COMMENT ON COLUMN pg_stat_flashcache_device_health.device IS
+	'number of the device; 1 is that of pg_flashcache.file';
+COMMENT ON COLUMN pg_stat_flashcache_device_health.path IS
+	'file or block device';
+COMMENT ON COLUMN pg_stat_flashcache_device_health.drive IS
+	'the drive; if there are several below the device, the one that is worst';
+COMMENT ON COLUMN pg_stat_flashcache_device_health.model IS
+	'its model';
+COMMENT ON COLUMN pg_stat_flashcache_device_health.reported IS
+	'when it was reported last';
+COMMENT ON COLUMN pg_stat_flashcache_device_health.health IS
+	'from 100 down to 0: percent left of its rated life, or of its spare blocks above their threshold if that is less; 0 if it does not pass its own assessment';
+COMMENT ON COLUMN pg_stat_flashcache_device_health.passed IS
+	'does it pass its own assessment?';
+COMMENT ON COLUMN pg_stat_flashcache_device_health.used_percent IS
+	'percent of its rated life that is used; may be over 100';
+COMMENT ON COLUMN pg_stat_flashcache_device_health.spare_percent IS
+	'percent of its spare blocks that is left';
+COMMENT ON COLUMN pg_stat_flashcache_device_health.media_errors IS
+	'errors of its medium that it could not correct, in its life';
+COMMENT ON COLUMN pg_stat_flashcache_device_health.temperature IS
+	'degrees Celsius';
+COMMENT ON COLUMN pg_stat_flashcache_device_health.written IS
+	'bytes written to it in its life, by whomever';
+COMMENT ON COLUMN pg_stat_flashcache_device_health.written_today IS
+	'bytes of these since the first report of the day (UTC) of the last report';
+COMMENT ON COLUMN pg_stat_flashcache_device_health.cache_written_today IS
+	'bytes of pages that the cache has written to the device on this day (UTC), or since the start of the server if that was later';
+COMMENT ON COLUMN pg_stat_flashcache_device_health.rated_bytes_a_day IS
+	'bytes a day that it is made for, as pgflash drives was told';
+COMMENT ON COLUMN pg_stat_flashcache_device_health.days_left IS
+	'days until its rated life is used, if it is written as much a day as since the first report, of the last eight days at most; NULL before there have been reports for an hour';
+COMMENT ON COLUMN pg_stat_flashcache_device_health.age IS
+	'time since the last report';
+
+CREATE FUNCTION pg_flashcache_report_drive(
+	path text,
+	drive text,
+	model text DEFAULT NULL,
+	passed boolean DEFAULT NULL,
+	used_percent integer DEFAULT NULL,
+	spare_percent integer DEFAULT NULL,
+	spare_threshold integer DEFAULT NULL,
+	media_errors bigint DEFAULT NULL,
+	temperature integer DEFAULT NULL,
+	written bigint DEFAULT NULL,
+	rated_bytes_a_day bigint DEFAULT NULL)
+RETURNS void
+AS 'MODULE_PATHNAME', 'fc_report_drive'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+COMMENT ON FUNCTION pg_flashcache_report_drive(text, text, text, boolean, integer, integer, integer, bigint, integer, bigint, bigint) IS
+	'keeps what the drive below a device says of itself, for pg_stat_flashcache_device_health; called by pgflash drives';
+
+REVOKE ALL ON FUNCTION pg_flashcache_device_health_rows() FROM PUBLIC;
+REVOKE ALL ON pg_stat_flashcache_device_health FROM PUBLIC;
+REVOKE ALL ON FUNCTION pg_flashcache_report_drive(text, text, text, boolean, integer, integer, integer, bigint, integer, bigint, bigint) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION pg_flashcache_device_health_rows() TO pg_monitor;
+GRANT SELECT ON pg_stat_flashcache_device_health TO pg_monitor;
+
 -- ---- tablespaces that are read without the cache ----
 
 CREATE FUNCTION pg_flashcache_tablespace_rows(

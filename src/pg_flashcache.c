@@ -22,6 +22,7 @@
 #include "explain.h"
 #include "fmgr.h"
 #include "follow/follow.h"
+#include "health.h"
 #include "library.h"
 #include "memory.h"
 #include "miscadmin.h"
@@ -139,7 +140,7 @@ shmem_parts(FcPart *parts)
 {
 	int			n = 0;
 
-	StaticAssertStmt(FC_CACHE_PARTS + 8 <= FC_MAX_PARTS, "too many parts of shared memory");
+	StaticAssertStmt(FC_CACHE_PARTS + 10 <= FC_MAX_PARTS, "too many parts of shared memory");
 	if (fc_setting_advice)
 		parts[n++] = fc_advice_part();
 	if (listens)
@@ -150,6 +151,7 @@ shmem_parts(FcPart *parts)
 	parts[n++] = fc_writer_scrub_part();
 	parts[n++] = fc_writer_load_part();
 	parts[n++] = fc_writer_devices_part();
+	parts[n++] = fc_health_part();
 	parts[n++] = fc_warm_part();
 	if (fc_setting_max_policy_files > 0)
 		parts[n++] = fc_rules_part(fc_setting_max_policy_files);
@@ -212,6 +214,7 @@ shmem_init(Size bytes)
 	fc_warm_shmem_init(fc_setting_persistence);
 	fc_rules_shmem_init(fc_setting_max_policy_files, tranche);
 	fc_writer_shmem_init();
+	fc_health_shmem_init();
 	fc_follow_shmem_init();
 	LWLockRelease(AddinShmemInitLock);
 	fc_wait_events_init();

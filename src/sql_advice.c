@@ -47,7 +47,7 @@ add_size_row(Row *row, const FcAdviceSums *sums, const FcAdviceSize *size, bool 
 	add_text(row, buffers ? "shared_buffers" : "flash");
 	add(row, FLOAT8OID, Float8GetDatum(size->factor), false);
 	add_int8(row, (size->pages + (buffers ? NBuffers : 0)) * BLCKSZ);
-	add(row, BOOLOID, BoolGetDatum(!buffers && fc_setting_size > 0 && size->pages == fc_setting_size), false);
+	add(row, BOOLOID, BoolGetDatum(!buffers && fc_setting_size > 0 && size->factor == 1), false);
 	add_ratio(row, size->hits, sums->reads);
 	add(row, FLOAT8OID, Float8GetDatum(missed), sums->reads == 0);
 	add(row, FLOAT8OID, Float8GetDatum(us), sums->reads == 0 || sums->disk_reads == 0);

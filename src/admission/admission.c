@@ -16,6 +16,9 @@
 /* Nobody but the writer writes to it. */
 static FcChooser *chooser = NULL;
 
+/* For so many slots there is memory. */
+static uint32 first_slots;
+
 FcPart
 fc_admission_part(uint32 slots)
 {
@@ -29,7 +32,15 @@ fc_admission_shmem_init(uint32 slots)
 	bool		found;
 
 	chooser = ShmemInitStruct(part.name, part.size, &found);
+	first_slots = slots;
 	fc_chooser_init(chooser, slots, (char *) chooser + MAXALIGN(sizeof(FcChooser)));
+}
+
+void
+fc_admission_set_slots(uint32 slots)
+{
+	Assert(slots >= first_slots);
+	fc_chooser_resize(chooser, first_slots, slots, (char *) chooser + MAXALIGN(sizeof(FcChooser)));
 }
 
 FcAdmission

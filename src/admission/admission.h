@@ -23,6 +23,9 @@ extern FcPart fc_admission_part(uint32 slots);
 /* In memory that is zero. */
 extern void fc_admission_shmem_init(uint32 slots);
 
+/* The cache has so many slots now, the first device's or more.  Writer only. */
+extern void fc_admission_set_slots(uint32 slots);
+
 /* What that setting means now: never FC_ADMIT_AUTO.  Also where there is no cache. */
 extern FcAdmission fc_admission_mode(FcAdmission set);
 

@@ -35,6 +35,18 @@ fc_chooser_init(FcChooser *chooser, uint32_t slots, void *memory)
 		fc_miniature_init(&chooser->mini[i], mini, (char *) memory + i * fc_miniature_size(mini));
 }
 
+void
+fc_chooser_resize(FcChooser *chooser, uint32_t first, uint32_t slots, void *memory)
+{
+	FcAdmission in_force = (FcAdmission) chooser->choice.in_force;
+	uint32_t	mini = mini_slots(first);
+
+	memset(memory, 0, fc_chooser_size(first));
+	fc_chooser_init(chooser, first, memory);
+	chooser->choice.in_force = in_force;
+	chooser->limit = mini < slots ? UINT64_MAX / slots * mini : UINT64_MAX;
+}
+
 bool
 fc_chooser_offer(FcChooser *chooser, uint64_t page, uint64_t region, bool written)
 {

@@ -35,6 +35,9 @@ typedef struct FcChooser
 extern size_t fc_chooser_size(uint32_t slots);
 extern void fc_chooser_init(FcChooser *chooser, uint32_t slots, void *memory);
 
+/* The cache has another size now, no smaller one than at first: a smaller sample.  They begin empty; what is in force stays. */
+extern void fc_chooser_resize(FcChooser *chooser, uint32_t first, uint32_t slots, void *memory);
+
 /*
  * The buffer pool has evicted a page; `written`: it was changed since it was
  * read.  Both hashes are evenly distributed.  True if another candidate is in

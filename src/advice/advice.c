@@ -55,7 +55,10 @@ typedef struct Period
 struct FcAdvice
 {
 	LWLock		lock;			/* leaf */
-	uint64		limit;			/* hashes below it are the sample */
+	pg_atomic_uint32 base;		/* fc_advice_base(); no order needed, as of
+								 * the next one: who is late puts a page in
+								 * that nobody asks for */
+	pg_atomic_uint64 limit;		/* hashes below it are the sample */
 	double		rate;
 	FcMiniature flash[FC_ADVICE_SIZES];
 	FcQueue		buffers[FC_ADVICE_SIZES];
@@ -76,16 +79,24 @@ static struct
 }			recent[2 * MAX_RING];
 static uint32 buffers_read;
 
-uint32
-fc_advice_base(void)
+/* Before devices are added. */
+static uint32
+first_base(void)
 {
 	return fc_setting_size > 0 ? (uint32) fc_setting_size : (uint32) Min((uint64) NBuffers * 4, (uint64) INT_MAX);
 }
 
+uint32
+fc_advice_base(void)
+{
+	return fc_advice != NULL ? pg_atomic_read_u32(&fc_advice->base) : first_base();
+}
+
+/* The largest one; that of a larger base has as many slots for each size. */
 static double
 sample_rate(void)
 {
-	return Min(1.0, (double) BASE_SLOTS / fc_advice_base());
+	return Min(1.0, (double) BASE_SLOTS / first_base());
 }
 
 static uint32
@@ -114,7 +125,7 @@ fc_advice_part(void)
 
 	for (int i = 0; i < FC_ADVICE_SIZES; i++)
 	{
-		uint32		slots = slots_for(factors[i] * fc_advice_base());
+		uint32		slots = slots_for(factors[i] * first_base());
 
 		size = add_size(size, fc_miniature_size(slots));
 		size = add_size(size, fc_queue_size(slots));
@@ -124,22 +135,20 @@ fc_advice_part(void)
 	return fc_part("pg_flashcache advice", size);
 }
 
-void
-fc_advice_shmem_init(int tranche)
+/* All miniatures are empty, and stand for a cache of that size. */
+static void
+begin_with(uint32 base)
 {
-	FcPart		part = fc_advice_part();
-	bool		found;
-	char	   *memory;
+	char	   *memory = (char *) fc_advice + MAXALIGN(sizeof(FcAdvice));
+	double		rate = sample_rate() * first_base() / base;
 
-	fc_advice = ShmemInitStruct(part.name, part.size, &found);
-	memset(fc_advice, 0, part.size);
-	LWLockInitialize(&fc_advice->lock, tranche);
-	fc_advice->rate = sample_rate();
-	fc_advice->limit = fc_advice->rate >= 1 ? PG_UINT64_MAX : (uint64) ldexp(fc_advice->rate, 64);
-	memory = (char *) fc_advice + MAXALIGN(sizeof(FcAdvice));
+	fc_advice->rate = rate;
+	pg_atomic_write_u32(&fc_advice->base, base);
+	pg_atomic_write_u64(&fc_advice->limit, rate >= 1 ? PG_UINT64_MAX : (uint64) ldexp(rate, 64));
+	memset(memory, 0, fc_advice_part().size - MAXALIGN(sizeof(FcAdvice)));
 	for (int i = 0; i < FC_ADVICE_SIZES; i++)
 	{
-		uint32		slots = slots_for(factors[i] * fc_advice_base());
+		uint32		slots = slots_for(factors[i] * first_base());
 
 		fc_miniature_init(&fc_advice->flash[i], slots, memory);
 		memory += fc_miniature_size(slots);
@@ -149,7 +158,21 @@ fc_advice_shmem_init(int tranche)
 	fc_frames_init(&fc_advice->pool, frames_known(), memory);
 	fc_advice->occupied = (pg_atomic_uint32 *) (memory + fc_frames_size(frames_known()));
 	for (Size i = 0; i < words_occupied(); i++)
-		pg_atomic_init_u32(&fc_advice->occupied[i], 0);
+		pg_atomic_write_u32(&fc_advice->occupied[i], 0);
+}
+
+void
+fc_advice_shmem_init(int tranche)
+{
+	FcPart		part = fc_advice_part();
+	bool		found;
+
+	fc_advice = ShmemInitStruct(part.name, part.size, &found);
+	memset(fc_advice, 0, part.size);
+	LWLockInitialize(&fc_advice->lock, tranche);
+	pg_atomic_init_u32(&fc_advice->base, 0);
+	pg_atomic_init_u64(&fc_advice->limit, 0);
+	begin_with(first_base());
 	for (int i = 0; i < PERIODS; i++)
 	{
 		pg_atomic_init_u64(&fc_advice->period[i].disk_ns, 0);
@@ -201,7 +224,7 @@ key_of(const FcTag *tag)
 {
 	uint64		hash = hash_bytes_extended((const unsigned char *) tag, sizeof(*tag), 0);
 
-	if (hash > fc_advice->limit)
+	if (hash > pg_atomic_read_u64(&fc_advice->limit))
 		return 0;
 	hash ^= hash >> 33;
 	hash *= UINT64CONST(0xff51afd7ed558ccd);
@@ -403,6 +426,14 @@ fc_advice_sums(FcAdviceSums *sums)
 	return true;
 }
 
+static void
+reset(void)
+{
+	for (int i = 0; i < PERIODS; i++)
+		begin_period(&fc_advice->period[i], 0);
+	fc_advice->period[fc_advice->now].since = GetCurrentTimestamp();
+}
+
 /* The miniatures keep their pages. */
 void
 fc_advice_reset(void)
@@ -410,8 +441,18 @@ fc_advice_reset(void)
 	if (fc_advice == NULL)
 		return;
 	LWLockAcquire(&fc_advice->lock, LW_EXCLUSIVE);
-	for (int i = 0; i < PERIODS; i++)
-		begin_period(&fc_advice->period[i], 0);
-	fc_advice->period[fc_advice->now].since = GetCurrentTimestamp();
+	reset();
+	LWLockRelease(&fc_advice->lock);
+}
+
+void
+fc_advice_set_base(uint32 pages)
+{
+	if (fc_advice == NULL || pages == pg_atomic_read_u32(&fc_advice->base))
+		return;
+	Assert(pages >= first_base());
+	LWLockAcquire(&fc_advice->lock, LW_EXCLUSIVE);
+	begin_with(pages);
+	reset();
 	LWLockRelease(&fc_advice->lock);
 }

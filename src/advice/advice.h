@@ -68,8 +68,14 @@ typedef struct FcAdviceSums
 typedef struct FcAdvice FcAdvice;
 extern FcAdvice *fc_advice;		/* NULL: off */
 
-/* Pages of a cache of which the sizes are multiples: the one there is, or four times shared_buffers. */
+/* Pages of a cache of which the sizes are multiples: the one there is, on all of its devices, or four times shared_buffers. */
 extern uint32 fc_advice_base(void);
+
+/*
+ * That is so many pages now, the first device's or more.  Writer only.  The miniatures stand for other
+ * sizes from now on, by a smaller sample, and begin empty, as the figures do.
+ */
+extern void fc_advice_set_base(uint32 pages);
 
 /* Only where advice is on.  In the postmaster. */
 extern FcPart fc_advice_part(void);

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * cache_devices.c
- *	  Devices beyond the first one: opening them, and what becomes of them in
- *	  trouble.  Runs in the writer process only.
+ *	  Devices beyond the first one: when they are opened, and what becomes of
+ *	  them in trouble.  Runs in the writer process only.
  *
  * A device that goes off keeps its entries; they give no hit meanwhile, and
  * one whose page is filled elsewhere goes.  When it is back and the same, by
@@ -39,9 +39,6 @@ typedef struct Trouble
 
 static Trouble trouble[FC_DEVICES];
 
-/* That is being opened. */
-static FcDeviceNo opening;
-
 bool
 fc_devices_there(void)
 {
@@ -49,6 +46,22 @@ fc_devices_there(void)
 		if (fc_store_state(no) != FC_DEVICE_NONE)
 			return true;
 	return false;
+}
+
+uint32
+fc_devices_slots(void)
+{
+	uint64		n = (uint64) fc_setting_size;
+
+	for (FcDeviceNo no = FC_THE_DEVICE + 1; no < FC_DEVICES; no++)
+	{
+		FcDeviceState state = fc_store_state(no);
+
+		if (state == FC_DEVICE_ACTIVE || state == FC_DEVICE_OFF || (state == FC_DEVICE_CLOSED && !fc_devices_changes(no)))
+			n += fc_device_list->device[no].slots;
+	}
+	/* some may have found no place */
+	return (uint32) Min(n, (uint64) fc_directory_slots());
 }
 
 /* ---- chunks of a device ---- */
@@ -114,89 +127,6 @@ fc_devices_reserve(FcDeviceNo no, int wanted, FcSlotNo *slots)
 	return 0;
 }
 
-/* ---- opening ---- */
-
-/* O2, D5 */
-static void
-before_use(bool same)
-{
-	if (!same || fc_store_doubtful(opening))
-		fc_devices_forget(opening);
-	else
-		fc_directory_forget_erased();
-	fc_store_forget_wrong(opening);
-	fc_failpoint(FC_FP_SWITCH_PURGED);
-}
-
-/* The header has another identity now. */
-static void
-note_identity(FcDeviceNo no, FcDeviceEntry *entry)
-{
-	memcpy(entry->identity, fc_store_identity(no), sizeof(entry->identity));
-	entry->opened = true;
-	fc_list_set_entry(no, entry);
-}
-
-void
-fc_devices_write_list(void)
-{
-	FcDeviceEntry first = {""};
-
-	first.slots = (uint32) fc_setting_size;
-	fc_list_set_entry(FC_THE_DEVICE, &first);
-	if (!fc_list_write())
-		ereport(WARNING,
-				(errmsg("pg_flashcache could not write \"%s\" to the data directory: %m", FC_DEVICES_FILE),
-				 errdetail("After a restart the devices of the flash cache are those that it named before."),
-				 errhint("Free space there, and repeat the last change of a device.")));
-}
-
-bool
-fc_devices_open(FcDeviceNo no, bool make, FcReason *error)
-{
-	FcDeviceEntry entry;
-	FcKnownDevice known;
-	uint32		kept = 0;
-	uint32		index;
-
-	if (!fc_list_entry(no, &entry))
-		return fc_fail(error, "", "there is no such device");
-	known.identity = entry.identity;
-	known.slots = entry.slots;
-	opening = no;
-	if (!fc_devices_place(no, error) ||
-		!fc_store_answers(no, fc_setting_io_timeout, error) ||
-		!fc_store_open_other(no, entry.path, entry.slots, entry.opened ? &known : NULL, make,
-							 fc_setting_require_mount, fc_setting_io_timeout, before_use, error))	/* O3 */
-		return false;
-	note_identity(no, &entry);
-
-	/*
-	 * one that is being added is in the list when it can be used: else it is
-	 * no device
-	 */
-	if (!make)
-		fc_devices_write_list();
-	if (!fc_store_can_bound(no, fc_setting_io_timeout, error) || !fc_cache_try_device(no, error))
-		return false;
-	if (make)
-		fc_devices_write_list();
-	fc_failpoint(FC_FP_SWITCH_OPENED);
-	for (uint32 chunk = 0; chunk < fc_chunks(fc_directory_slots()); chunk++)
-		if (fc_store_chunk(chunk, &index) == no)
-			kept += fc_directory_chunk_used(chunk);
-	fc_store_set_state(no, FC_DEVICE_ACTIVE, NULL); /* O4 */
-	fc_devices_set_flags(no, entry.slots, true, true);	/* D2 */
-	trouble[no].active_since = fc_now_ns();
-	trouble[no].probe_at = 0;
-	fc_store_set_next_probe(no, 0);
-	ereport(LOG,
-			(errmsg("pg_flashcache uses \"%s\": %u slots, %s", entry.path, entry.slots,
-					fc_store_direct_io(no) ? "direct I/O" : "through the page cache, since its file system has no direct I/O"),
-			 kept > 0 ? errdetail_plural("It has kept %u page.", "It has kept %u pages.", kept, kept) : 0));
-	return true;
-}
-
 /* ---- trouble ---- */
 
 static void
@@ -258,47 +188,12 @@ fc_devices_note_trouble(void)
 			note_trouble(no);
 }
 
-/* ---- D6: the first one, while others are in use ---- */
-
-bool
-fc_devices_first_is_off(void)
-{
-	return fc_store_state(FC_THE_DEVICE) == FC_DEVICE_OFF;
-}
-
 void
-fc_devices_first_is_lost(const FcReason *why)
+fc_devices_note_active(FcDeviceNo no)
 {
-	if (fc_store_others(FC_THE_DEVICE) && fc_cache_state() == FC_STATE_ACTIVE)
-		fc_store_set_state(FC_THE_DEVICE, FC_DEVICE_OFF, why);
-	else
-		fc_cache_set_state(FC_STATE_OFF, why);	/* O1 */
-}
-
-void
-fc_devices_first_is_back(void)
-{
-	if (!fc_devices_first_is_off())
-		return;
-	fc_store_set_state(FC_THE_DEVICE, FC_DEVICE_ACTIVE, NULL);
-	fc_devices_set_flags(FC_THE_DEVICE, (uint32) fc_setting_size, true, true);
-	fc_devices_forget_trouble(FC_THE_DEVICE);
-}
-
-bool
-fc_devices_open_first(uint32 log_blocks, FcReason *error)
-{
-	opening = FC_THE_DEVICE;
-	if (!fc_store_answers(FC_THE_DEVICE, fc_setting_io_timeout, error) ||
-		!fc_store_open(FC_THE_DEVICE, fc_setting_file, (uint32) fc_setting_size, log_blocks, fc_setting_require_mount,
-					   fc_setting_io_timeout, before_use, error) || /* O3 */
-		!fc_store_can_bound(FC_THE_DEVICE, fc_setting_io_timeout, error) ||
-		!fc_cache_try_device(FC_THE_DEVICE, error))
-		return false;
-	fc_devices_first_is_back(); /* O4 */
-	trouble[FC_THE_DEVICE].active_since = fc_now_ns();
-	ereport(LOG, (errmsg("pg_flashcache uses \"%s\" again: %u slots", fc_setting_file, (uint32) fc_setting_size)));
-	return true;
+	trouble[no].active_since = fc_now_ns();
+	trouble[no].probe_at = 0;
+	fc_store_set_next_probe(no, 0);
 }
 
 void
@@ -316,58 +211,60 @@ fc_devices_first_is_due(void)
 		fc_now_ns() >= trouble[FC_THE_DEVICE].probe_at && !fc_failpoint(FC_FP_PROBE_DUE);
 }
 
-/* No other is left: from now on it is the cache that is off. */
+/* It could not be opened, for the first time or again. */
 static void
-first_is_alone(void)
+not_opened(FcDeviceNo no, const FcReason *error)
 {
-	FcReason	why;
-
-	if (!fc_devices_first_is_off() || fc_store_others(FC_THE_DEVICE))
-		return;
-	(void) fc_store_reason(FC_THE_DEVICE, &why);
-	fc_cache_set_state(FC_STATE_OFF, &why); /* O1 */
-	fc_devices_first_is_back();
-}
-
-/* For the first time, or again. */
-static void
-try_to_open(FcDeviceNo no)
-{
-	bool		first = fc_store_state(no) == FC_DEVICE_CLOSED;
-	FcReason	error;
-
-	if (fc_devices_open(no, false, &error))
-		return;
-	if (first)
+	if (fc_store_state(no) == FC_DEVICE_CLOSED)
 	{
-		fc_store_set_state(no, FC_DEVICE_OFF, &error);
+		fc_store_set_state(no, FC_DEVICE_OFF, error);
 		note_trouble(no);
 		return;
 	}
-	fc_store_set_reason(no, &error);
+	fc_store_set_reason(no, error);
 	trouble[no].pause_s = fc_policy_longer_pause(trouble[no].pause_s);
 	schedule_probe(no);
+}
+
+/* Is it to be opened now? */
+static bool
+is_due(FcDeviceNo no)
+{
+	FcDeviceState state = fc_store_state(no);
+
+	if (fc_devices_changes(no) || fc_devices_opens(no))
+		return false;
+	if (fc_devices_waits())
+		return fc_devices_is_waited_for(no);
+	if (fc_cache_state() != FC_STATE_ACTIVE && fc_cache_state() != FC_STATE_PAUSED)
+		return false;
+	return state == FC_DEVICE_CLOSED ||
+		(state == FC_DEVICE_OFF && trouble[no].probe_at != 0 && fc_now_ns() >= trouble[no].probe_at &&
+		 !fc_failpoint(FC_FP_PROBE_DUE));
 }
 
 void
 fc_devices_round(void)
 {
-	FcState		state = fc_cache_state();
-
 	Assert(fc_directory_is_mine());
 	fc_devices_note_trouble();
 	fc_directory_recount();
-	first_is_alone();
-	if (state != FC_STATE_ACTIVE && state != FC_STATE_PAUSED)
-		return;
+	fc_devices_first_is_alone();
+	/* H8: what is under way is looked at, whatever has become of the cache */
 	for (FcDeviceNo no = FC_THE_DEVICE + 1; no < FC_DEVICES; no++)
 	{
-		if (fc_devices_changes(no))
-			continue;
-		if (fc_store_state(no) == FC_DEVICE_CLOSED ||
-			(fc_store_state(no) == FC_DEVICE_OFF && trouble[no].probe_at != 0 && fc_now_ns() >= trouble[no].probe_at &&
-			 !fc_failpoint(FC_FP_PROBE_DUE)))
-			try_to_open(no);
+		FcStoreStep step = FC_STEP_MORE;
+		FcReason	error;
+
+		if (is_due(no))
+		{
+			fc_devices_note_tried(no);
+			step = fc_devices_begin_to_open(no, false, 0, &error);
+		}
+		else if (fc_devices_opens(no) && !fc_devices_changes(no))
+			step = fc_devices_look(no, &error);
+		if (step == FC_STEP_FAILED)
+			not_opened(no, &error);
 	}
 }
 
@@ -376,12 +273,15 @@ fc_devices_release(void)
 {
 	static const FcReason why = {"the cache is disabled"};
 
+	fc_devices_wait_no_more();
+	fc_devices_stop_opening(FC_THE_DEVICE);
 	fc_devices_first_is_back();
 	for (FcDeviceNo no = FC_THE_DEVICE + 1; no < FC_DEVICES; no++)
 	{
 		FcDeviceState state = fc_store_state(no);
 		FcDeviceEntry entry;
 
+		fc_devices_stop_opening(no);
 		if (state == FC_DEVICE_NONE || state == FC_DEVICE_DISABLED)
 			continue;
 		(void) fc_list_entry(no, &entry);
@@ -456,7 +356,7 @@ take_over(FcDeviceNo no)
 		fc_store_set_state(no, FC_DEVICE_OFF, &error);
 		return;
 	}
-	note_identity(no, &entry);
+	fc_devices_note_identity(no, &entry);
 	fc_store_set_state(no, FC_DEVICE_ACTIVE, NULL);
 	fc_devices_set_flags(no, entry.slots, true, true);
 }

@@ -28,11 +28,21 @@ extern void fc_devices_start(void);
 /* Are there any? */
 extern bool fc_devices_there(void);
 
+/* Slots of all devices that are there, or will be again: those that are disabled, or go, don't count. */
+extern uint32 fc_devices_slots(void);
+
 /* Where the log is at present: given to chunks that are placed. */
 extern void fc_devices_set_position(uint64 log, uint64 group);
 
 /* Once a round, when nothing is staged: opens those that are to be opened, tells the log of trouble. */
 extern void fc_devices_round(void);
+
+/* Is the device being opened?  It is opened in another way, or not at all. */
+extern bool fc_devices_opens(FcDeviceNo no);
+extern void fc_devices_stop_opening(FcDeviceNo no);
+
+/* So soon what is under way wants to be looked at; 0 if nothing is. */
+extern int	fc_devices_look_again_ms(void);
 
 /* The cache is disabled: lets go of them. */
 extern void fc_devices_release(void);
@@ -61,11 +71,22 @@ extern void fc_devices_first_is_lost(const FcReason *why);
 extern bool fc_devices_first_is_due(void);
 
 /*
- * Opens it and tries it.  True: it is in use; the log is to be begun anew,
- * which is the caller's.  fc_devices_first_failed() if not, and that was a probe.
+ * Begins to open and try it, or looks what has come of that (H8).  Done: it is in
+ * use; the log is to be begun anew, which is the caller's.
+ * fc_devices_first_failed() if it has failed.
  */
-extern bool fc_devices_open_first(uint32 log_blocks, FcReason *error);
+extern FcStoreStep fc_devices_open_first(uint32 log_blocks, FcReason *error);
 extern void fc_devices_first_failed(const FcReason *error);
+
+/*
+ * It can't be opened, and the cache is not in use: are there others that might be?  They
+ * are opened in the next rounds.  fc_devices_others(): one is in use, or none can be.
+ * Then fc_devices_first_is_away() says of the first one that it alone is off.
+ */
+extern bool fc_devices_wait_for_others(void);
+extern FcStoreStep fc_devices_others(void);
+extern void fc_devices_wait_no_more(void);
+extern void fc_devices_first_is_away(const FcReason *why);
 
 /* The cache as a whole has been opened, or is off: it has no state of its own. */
 extern void fc_devices_first_is_back(void);
@@ -86,7 +107,8 @@ typedef enum FcChangeStep
 	FC_CHANGE_DONE,
 	FC_CHANGE_FAILED,
 	FC_CHANGE_MORE,				/* call fc_devices_change_step() in the next
-								 * round */
+								 * round, at once */
+	FC_CHANGE_LATER,			/* the same, but a device is waited for */
 } FcChangeStep;
 
 extern FcChangeStep fc_devices_change(FcDeviceChange change, const char *path, uint32 slots, FcReason *error);

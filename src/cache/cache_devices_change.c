@@ -6,8 +6,10 @@
  *
  * Slots that are to go are drained first, some in each round: nobody takes
  * them any more, what they hold is unlinked, and their versions are raised.
- * Only then are their chunks absent, and the device is made shorter or is let
- * go of.
+ * Only then is the device made shorter, or let go of, and their chunks are
+ * absent.
+ *
+ * A change that fails has changed nothing, but that drained slots are empty.
  *
  * Copyright (c) 2026, the pg_flashcache developers
  *
@@ -32,6 +34,8 @@ static struct
 	uint32		slots;			/* that are to be left */
 	uint32		chunk;			/* being drained */
 	uint32		done;			/* slots of it */
+	bool		again;			/* what was under way before is waited for: if
+								 * that fails, it is tried once more */
 }			change;
 
 bool
@@ -67,6 +71,68 @@ fc_devices_remove(FcDeviceNo no)
 
 /* ---- add, enable ---- */
 
+/* It is in use, or can't be opened. */
+static FcChangeStep
+end_of_opening(bool opened, FcReason *error)
+{
+	FcDeviceNo	no = change.no;
+
+	change.active = false;
+	if (opened && change.what == FC_CHANGE_ADD && fc_store_shares(no)[0] != '\0')
+		ereport(WARNING,
+				(errmsg("pg_flashcache uses a file on the same file system as %s", fc_store_shares(no)),
+				 errdetail("\"%s\" takes space and bandwidth from it. A flash device that should be mounted there may not be.",
+						   fc_store_path(no)),
+				 errhint("Mount the flash device. With pg_flashcache.require_mount such a file is refused.")));
+	if (opened)
+		return FC_CHANGE_DONE;
+	if (change.what == FC_CHANGE_ADD)
+	{
+		/* before it is let go of: the file goes that was made for it */
+		fc_store_undo(no, fc_setting_io_timeout);
+		fc_devices_remove(no);
+		return FC_CHANGE_FAILED;
+	}
+	/* in a cache that was disabled it waits for that */
+	if (fc_store_state(no) != FC_DEVICE_CLOSED || fc_cache_state() != FC_STATE_DISABLED)
+		fc_store_set_state(no, FC_DEVICE_OFF, error);
+	fc_devices_write_list();
+	return FC_CHANGE_FAILED;
+}
+
+/* H8: begins to open it, or waits for an opening that is under way. */
+static FcChangeStep
+begin_to_open(FcDeviceChange what, FcDeviceNo no, FcReason *error)
+{
+	FcStoreStep step = FC_STEP_MORE;
+
+	change.active = true;
+	change.what = what;
+	change.no = no;
+	change.again = fc_devices_opens(no);
+	if (!change.again)
+		step = fc_devices_begin_to_open(no, what == FC_CHANGE_ADD, 0, error);
+	return step == FC_STEP_MORE ? FC_CHANGE_LATER : end_of_opening(step == FC_STEP_DONE, error);
+}
+
+static FcChangeStep
+look_at_opening(FcReason *error)
+{
+	FcStoreStep step;
+
+	if (!fc_devices_opens(change.no))
+	{
+		fc_fail(error, "See pg_stat_flashcache.", "the cache was disabled meanwhile");
+		return end_of_opening(false, error);
+	}
+	step = fc_devices_look(change.no, error);
+	if (step == FC_STEP_MORE)
+		return FC_CHANGE_LATER;
+	if (step == FC_STEP_FAILED && change.again)
+		return begin_to_open(change.what, change.no, error);
+	return end_of_opening(step == FC_STEP_DONE, error);
+}
+
 static FcChangeStep
 add_device(const char *path, uint32 slots, FcReason *error)
 {
@@ -92,22 +158,13 @@ add_device(const char *path, uint32 slots, FcReason *error)
 	fc_list_set_entry(no, &entry);
 	fc_devices_forget_trouble(no);
 	fc_store_set_state(no, FC_DEVICE_CLOSED, &opening);
-	if (fc_devices_open(no, true, error))
-	{
-		if (fc_store_shares(no)[0] != '\0')
-			ereport(WARNING,
-					(errmsg("pg_flashcache uses a file on the same file system as %s", fc_store_shares(no)),
-					 errdetail("\"%s\" takes space and bandwidth from it. A flash device that should be mounted there may not be.", path),
-					 errhint("Mount the flash device. With pg_flashcache.require_mount such a file is refused.")));
-		return FC_CHANGE_DONE;
-	}
-	fc_devices_remove(no);
-	return FC_CHANGE_FAILED;
+	return begin_to_open(FC_CHANGE_ADD, no, error);
 }
 
 static FcChangeStep
 enable_device(FcDeviceNo no, FcReason *error)
 {
+	static const FcReason opening = {"it is being opened"};
 	FcDeviceEntry entry;
 
 	if (fc_store_state(no) == FC_DEVICE_ACTIVE)
@@ -116,11 +173,9 @@ enable_device(FcDeviceNo no, FcReason *error)
 	entry.disabled = false;
 	fc_list_set_entry(no, &entry);
 	fc_devices_forget_trouble(no);
-	if (fc_devices_open(no, false, error))
-		return FC_CHANGE_DONE;
-	fc_store_set_state(no, FC_DEVICE_OFF, error);
-	fc_devices_write_list();
-	return FC_CHANGE_FAILED;
+	if (fc_store_state(no) == FC_DEVICE_DISABLED)
+		fc_store_set_state(no, FC_DEVICE_CLOSED, &opening);
+	return begin_to_open(FC_CHANGE_ENABLE, no, error);
 }
 
 /* ---- slots that are to go: D1 ---- */
@@ -227,12 +282,33 @@ grow(FcDeviceNo no, uint32 slots, FcReason *error)
 	return FC_CHANGE_DONE;
 }
 
+/*
+ * What is there behind the new end has been drained, and the device becomes
+ * shorter.  Who has looked a slot up there before, and reads it too late, finds
+ * no page (R3), and that is no failure of the device: hence its new size comes
+ * first.  It has its old one again if it can't be made shorter.
+ */
 static FcChangeStep
 end_of_shrink(FcReason *error)
 {
+	FcDeviceEntry entry;
+	FcReason	again;
 	uint32		index;
 
-	/* what is there, and what is not, before the device becomes shorter */
+	(void) fc_list_entry(change.no, &entry);
+	fc_store_set_slots(change.no, change.slots);
+	if (!reopen(change.no, change.slots, error))
+	{
+		fc_store_set_slots(change.no, entry.slots);
+		if (reopen(change.no, entry.slots, &again))
+		{
+			fc_devices_set_flags(change.no, entry.slots, true, true);
+			fc_devices_write_list();
+		}
+		else
+			fc_store_set_state(change.no, FC_DEVICE_OFF, &again);
+		return FC_CHANGE_FAILED;
+	}
 	for (uint32 chunk = 0; chunk < fc_chunks(fc_directory_slots()); chunk++)
 	{
 		uint32		n;
@@ -240,27 +316,9 @@ end_of_shrink(FcReason *error)
 		if (fc_store_chunk(chunk, &index) != change.no)
 			continue;
 		n = fc_devices_chunk_wants(change.slots, index);
-		if (n > 0)
-			fc_directory_set_chunk(chunk, n, n, true);
-		else
-		{
-			fc_directory_set_chunk(chunk, 0, 0, false);
+		fc_directory_set_chunk(chunk, n, n, n > 0);
+		if (n == 0)
 			fc_store_set_chunk(chunk, FC_NO_DEVICE, 0);
-		}
-	}
-	fc_store_set_slots(change.no, change.slots);
-	if (!reopen(change.no, change.slots, error))
-	{
-		FcDeviceEntry entry;
-
-		/* it has that size all the same, from when it can be opened on */
-		(void) fc_list_entry(change.no, &entry);
-		entry.slots = change.slots;
-		entry.opened = false;
-		fc_list_set_entry(change.no, &entry);
-		fc_store_set_state(change.no, FC_DEVICE_OFF, error);
-		fc_devices_write_list();
-		return FC_CHANGE_FAILED;
 	}
 	fc_devices_write_list();
 	return FC_CHANGE_DONE;
@@ -275,6 +333,8 @@ fc_devices_change_step(FcReason *error)
 	FcDeviceEntry entry;
 
 	Assert(change.active);
+	if (change.what == FC_CHANGE_ADD || change.what == FC_CHANGE_ENABLE)
+		return look_at_opening(error);
 	if (drain_some())
 		return FC_CHANGE_MORE;
 	change.active = false;
@@ -339,11 +399,13 @@ fc_devices_change(FcDeviceChange what, const char *path, uint32 slots, FcReason 
 		case FC_CHANGE_ENABLE:
 			return enable_device(no, error);
 		case FC_CHANGE_REMOVE:
+			fc_devices_stop_opening(no);
 			if (state == FC_DEVICE_ACTIVE)
 				fc_store_set_state(no, FC_DEVICE_DRAINING, &draining);
 			begin_to_drain(what, no, 0, state == FC_DEVICE_ACTIVE);
 			return FC_CHANGE_MORE;
 		case FC_CHANGE_DISABLE:
+			fc_devices_stop_opening(no);
 			fc_store_set_state(no, FC_DEVICE_DISABLED, &disabled);
 			begin_to_drain(what, no, 0, false);
 			return FC_CHANGE_MORE;

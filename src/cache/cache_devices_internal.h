@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * cache_devices_internal.h
- *	  What cache_devices.c, cache_devices_place.c and cache_devices_change.c
- *	  share.
+ *	  What cache_devices.c, cache_devices_open.c, cache_devices_first.c,
+ *	  cache_devices_place.c and cache_devices_change.c share.
  *
  * Copyright (c) 2026, the pg_flashcache developers
  *
@@ -23,10 +23,34 @@ extern FcSlotNo fc_devices_chunk_first(uint32 chunk);
 /* Of all chunks of a device that has so many slots. */
 extern void fc_devices_set_flags(FcDeviceNo no, uint32 slots, bool open, bool readable);
 
-/* Opens it, with the checks that opening has, and tries it.  `make`: the file may be made. */
-extern bool fc_devices_open(FcDeviceNo no, bool make, FcReason *error);
-extern void fc_devices_write_list(void);
 extern void fc_devices_forget_trouble(FcDeviceNo no);
+
+/* It has just been opened. */
+extern void fc_devices_note_active(FcDeviceNo no);
+
+/* ---- cache_devices_open.c ---- */
+
+/*
+ * Begins to open it, with the checks that opening has, and to try it; what comes
+ * of it is looked at once a round, until it is not FC_STEP_MORE.  Then it is in
+ * use.  `make`: the file may be made.  log_blocks: of the first one.
+ */
+extern FcStoreStep fc_devices_begin_to_open(FcDeviceNo no, bool make, uint32 log_blocks, FcReason *error);
+extern FcStoreStep fc_devices_look(FcDeviceNo no, FcReason *error);
+
+/* The list is written, with what the header of the device says now. */
+extern void fc_devices_write_list(void);
+extern void fc_devices_note_identity(FcDeviceNo no, FcDeviceEntry *entry);
+
+/* ---- cache_devices_first.c ---- */
+
+/* No other one is in use any more: then the cache is off. */
+extern void fc_devices_first_is_alone(void);
+
+/* Does the cache wait for one of the others?  For that one, which has not been tried yet? */
+extern bool fc_devices_waits(void);
+extern bool fc_devices_is_waited_for(FcDeviceNo no);
+extern void fc_devices_note_tried(FcDeviceNo no);
 
 /* ---- cache_devices_place.c: chunks find a place ---- */
 

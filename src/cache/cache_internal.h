@@ -121,8 +121,12 @@ extern FcMark fc_extents_mark(void);
 
 /* ---- cache_trial.c ---- */
 
-/* As fc_cache_try_flash(), of a device beyond the first one; the times that are measured are not those of the cache. */
-extern bool fc_cache_try_device(FcDeviceNo no, FcReason *error);
+/*
+ * As fc_cache_try_flash(), of a device of a cache that is in use, and nobody waits (H8):
+ * begins, and says what has come of it.  What is measured counts if nothing is known yet.
+ */
+extern FcStoreStep fc_cache_begin_trial(FcDeviceNo no, FcReason *error);
+extern void fc_cache_end_trial(const FcStoreTrial *trial, bool good, FcReason *error);
 
 /* ---- cache_scrub.c ---- */
 

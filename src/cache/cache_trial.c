@@ -177,18 +177,43 @@ fc_cache_try_flash(FcReason *error)
 	return true;
 }
 
-bool
-fc_cache_try_device(FcDeviceNo no, FcReason *error)
+FcStoreStep
+fc_cache_begin_trial(FcDeviceNo no, FcReason *error)
 {
+	char	   *const *pages = fc_cache_idle_pages();
 	FcSlotNo	slots[MEASURED];
 	int			nslots = fc_devices_reserve(no, MEASURED, slots);
-	FcIo		io = FC_IO_OK;
-	int			written = write_trials(slots, nslots, &io);
-	bool		good = written > 0 && measure(slots, written, 1, true, &io) > 0;
 
+	/*
+	 * nobody takes slots of this device before it is in use, so they stay
+	 * free
+	 */
 	for (int i = 0; i < nslots; i++)
+	{
+		make_trial(pages[i], slots[i]);
 		fc_directory_release(slots[i]);
-	return good || trial_failed(nslots, written, io, error);
+	}
+	if (nslots > 0)
+		return fc_store_begin_to_try(no, slots, pages, nslots, fc_setting_io_timeout, error);
+	(void) trial_failed(0, 0, FC_IO_OK, error);
+	return FC_STEP_FAILED;
+}
+
+void
+fc_cache_end_trial(const FcStoreTrial *trial, bool good, FcReason *error)
+{
+	if (!good)
+	{
+		if (trial->answered)
+			(void) trial_failed(MEASURED, trial->written, trial->io, error);
+		return;
+	}
+	/* the first device has not been measured: the cache begins without it */
+	if (fc_times().flash > 0)
+		return;
+	fc_times_measured(FC_TIME_FLASH, trial->ns);
+	fc_times_measured(FC_TIME_FLASH_RUN, trial->ns);
+	fc_times_measured(FC_TIME_FLASH_REQUEST, trial->ns);
 }
 
 /* A slot of the first device. */

@@ -118,6 +118,9 @@ extern bool fc_directory_locked(void);
 
 /* ---- invalidation ---- */
 
+/* What is remembered of evicted pages is that of a cache of so many slots.  Writer only, while nothing is staged. */
+extern void fc_directory_scale_ghosts(uint32 slots);
+
 /* I1 for one page.  A full barrier. */
 extern void fc_directory_bump_page(uint64 hash);
 

@@ -19,13 +19,21 @@
 
 static FcSeenSet *seen;
 static FcRegionSet *regions;
-static uint32 sets_per_partition;
 static uint32 region_sets;
+
+/* Shared memory is for so many slots; as many sets are used as there are slots. */
+static uint32 most_slots;
 
 static uint32
 seen_sets_for(uint32 slots)
 {
 	return Max(1, fc_policy_seen_sets(slots) / FC_PARTITIONS);
+}
+
+static inline uint32
+sets_per_partition(void)
+{
+	return pg_atomic_read_u32(&fc_dir->seen_sets);
 }
 
 static Size
@@ -44,8 +52,25 @@ void
 fc_ghosts_init(void *memory, uint32 slots)
 {
 	seen = memory;
-	sets_per_partition = seen_sets_for(slots);
+	most_slots = slots;
+	pg_atomic_init_u32(&fc_dir->seen_sets, seen_sets_for(slots));
 	regions = (FcRegionSet *) ((char *) memory + seen_size(slots));
+	region_sets = fc_policy_region_sets(slots);
+}
+
+/*
+ * All begin to be forgotten: they are found in other sets from now on.  Who is
+ * late looks in one of before, and leaves a number there that nobody finds.
+ */
+void
+fc_directory_scale_ghosts(uint32 slots)
+{
+	Assert(fc_directory_is_mine() && slots <= most_slots);
+	if (seen_sets_for(slots) == sets_per_partition() && fc_policy_region_sets(slots) == region_sets)
+		return;
+	fc_ghosts_forget();
+	memset(&fc_dir->age, 0, sizeof(fc_dir->age));
+	pg_atomic_write_u32(&fc_dir->seen_sets, seen_sets_for(slots));
 	region_sets = fc_policy_region_sets(slots);
 }
 
@@ -61,7 +86,7 @@ fingerprint_of(uint64 hash)
 static inline FcSeenSet *
 set_of(uint64 hash)
 {
-	uint32		n = sets_per_partition;
+	uint32		n = sets_per_partition();
 
 	Assert(LWLockHeldByMeInMode(fc_lock_of(hash), LW_EXCLUSIVE));
 	return &seen[(Size) fc_partition_of(hash) * n + fc_scaled(hash, n)];
@@ -131,7 +156,7 @@ fc_regions_worth(uint64 region)
 void
 fc_ghosts_note_offer(uint64 region)
 {
-	uint32		nsets = sets_per_partition * FC_PARTITIONS;
+	uint32		nsets = sets_per_partition() * FC_PARTITIONS;
 	FcSlotNo	next = fc_next_open(fc_dir->age.slot);
 	FcAged		aged;
 
@@ -153,7 +178,7 @@ fc_ghosts_note_offer(uint64 region)
 	}
 	if (aged.set >= 0)
 	{
-		LWLock	   *lock = &fc_dir_locks[aged.set / sets_per_partition].lock;
+		LWLock	   *lock = &fc_dir_locks[aged.set / sets_per_partition()].lock;
 
 		LWLockAcquire(lock, LW_EXCLUSIVE);
 		fc_policy_age_seen(&seen[aged.set]);
@@ -166,7 +191,7 @@ fc_ghosts_note_offer(uint64 region)
 void
 fc_ghosts_forget(void)
 {
-	Size		per_partition = sets_per_partition;
+	Size		per_partition = seen_sets_for(most_slots);
 
 	Assert(fc_directory_is_mine() && !fc_directory_locked());
 	fc_victims_forget();
@@ -178,7 +203,7 @@ fc_ghosts_forget(void)
 		memset(&seen[p * per_partition], 0, per_partition * sizeof(FcSeenSet));
 		LWLockRelease(&fc_dir_locks[p].lock);
 	}
-	memset(regions, 0, region_sets * sizeof(FcRegionSet));
+	memset(regions, 0, fc_policy_region_sets(most_slots) * sizeof(FcRegionSet));
 	memset(&fc_dir->age, 0, sizeof(fc_dir->age));
 	fc_dir->ghosts_used = false;
 }

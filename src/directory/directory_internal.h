@@ -78,6 +78,7 @@ typedef struct FcDirectory
 	pg_atomic_uint32 admission; /* FcAdmission in force; who invalidates reads
 								 * it: no order needed */
 	bool		ghosts_used;
+	pg_atomic_uint32 seen_sets; /* of each partition; no order needed */
 	bool		restored;		/* entries were, in this run; all read it */
 	pg_atomic_uint32 reached;	/* slots from here on were never in use; views
 								 * read it */

@@ -212,6 +212,37 @@ extern bool fc_store_open_other(FcDeviceNo no, const char *path, uint32 slots, c
 								bool require_mount, int timeout_ms, FcStoreBeforeUse before_use, FcReason *error);
 
 /*
+ * H8: the same step by step, where nobody waits.  Each step is begun, which may
+ * end it, and looked at until it is not FC_STEP_MORE.  One at a time for each
+ * device, and no other request to it meanwhile, but that it be let go of.
+ */
+typedef enum FcStoreStep
+{
+	FC_STEP_MORE,				/* it has not been answered yet */
+	FC_STEP_DONE,
+	FC_STEP_FAILED,
+} FcStoreStep;
+
+/* Of pages that were written to free slots and read back: without `written`, none could be. */
+typedef struct FcStoreTrial
+{
+	int			written;
+	uint64		ns;				/* a page takes to be read */
+	bool		answered;		/* else the reason says all */
+	FcIo		io;
+} FcStoreTrial;
+
+/* As fc_store_answers(), fc_store_open() and fc_store_open_other(); and the trial. */
+extern FcStoreStep fc_store_begin_to_ask(FcDeviceNo no, int timeout_ms, FcReason *error);
+extern FcStoreStep fc_store_begin_to_open(FcDeviceNo no, const char *path, uint32 slots, uint32 log_blocks, const FcKnownDevice *known,
+										  bool make, bool require_mount, int timeout_ms, FcReason *error);
+extern FcStoreStep fc_store_begin_to_try(FcDeviceNo no, const FcSlotNo *slots, char *const *pages, int n, int timeout_ms, FcReason *error);
+extern FcStoreStep fc_store_look(FcDeviceNo no, int timeout_ms, FcStoreBeforeUse before_use, FcStoreTrial *trial, FcReason *error);
+
+/* Nobody looks any more.  The device process may do it all the same, and other requests come after that (H5). */
+extern void fc_store_turn_away(FcDeviceNo no);
+
+/*
  * Before it becomes shorter: what can't be read behind that is no news about it.
  * Or, by a new writer, what a change that was interrupted had made of it is undone.
  */
@@ -252,6 +283,9 @@ extern bool fc_store_adopt(FcDeviceNo no, int timeout_ms, FcReason *error);
  */
 extern void fc_store_close_all(int timeout_ms);
 extern void fc_store_release(FcDeviceNo no, int timeout_ms);
+
+/* The same, and a file that opening it has just made is removed. */
+extern void fc_store_undo(FcDeviceNo no, int timeout_ms);
 
 /* The first, of devices that have gone off or were removed: to be called by who reads pages, also those that are not on flash. */
 extern void fc_store_let_go(int timeout_ms);

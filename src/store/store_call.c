@@ -29,7 +29,7 @@ fc_call_new(FcDeviceNo no, FcDeviceOp op, ssize_t *result)
 	bool		opens = op == FC_OP_OPEN || op == FC_OP_ADOPT;
 
 	Assert(fc_in_writer());
-	Assert(op >= FC_OP_OPEN && op <= FC_OP_CLOSE);
+	Assert(op >= FC_OP_OPEN && op <= FC_OP_TRY);
 	*result = r != NULL ? 0 : FC_NO_PROCESS;
 	if (r == NULL)
 		return NULL;
@@ -40,6 +40,7 @@ fc_call_new(FcDeviceNo no, FcDeviceOp op, ssize_t *result)
 			r->no = no;
 			r->fault.action = FC_FP_OFF;
 			r->fault.us = 0;
+			r->read_fault = r->fault;
 			return r;
 		case FC_NOT_ANSWERED:
 			*result = -ETIMEDOUT;	/* H5 */
@@ -51,14 +52,20 @@ fc_call_new(FcDeviceNo no, FcDeviceOp op, ssize_t *result)
 	return NULL;
 }
 
+static void
+check_request(const FcDeviceRequest *r)
+{
+	Assert(fc_in_writer());
+	if (r->op == FC_OP_READ || r->op == FC_OP_WRITE || r->op == FC_OP_TRY)
+		Assert(r->n > 0 && r->n <= FC_STORE_MAX_RUN && r->offset[0] >= 0);
+	if (r->op == FC_OP_WRITE || r->op == FC_OP_TRY)
+		Assert(r->offset[0] >= FC_HEADER_BYTES);
+}
+
 ssize_t
 fc_call_make(FcDeviceRequest *r, int timeout_ms)
 {
-	Assert(fc_in_writer());
-	if (r->op == FC_OP_READ || r->op == FC_OP_WRITE)
-		Assert(r->n > 0 && r->n <= FC_STORE_MAX_RUN && r->offset[0] >= 0);
-	if (r->op == FC_OP_WRITE)
-		Assert(r->offset[0] >= FC_HEADER_BYTES);
+	check_request(r);
 	switch (fc_process_call(r->no, timeout_ms))
 	{
 		case FC_ANSWERED:
@@ -69,6 +76,42 @@ fc_call_make(FcDeviceRequest *r, int timeout_ms)
 			break;
 	}
 	return FC_NO_PROCESS;
+}
+
+bool
+fc_call_begin(FcDeviceRequest *r)
+{
+	check_request(r);
+	return fc_process_begin(r->no);
+}
+
+FcDeviceOp
+fc_call_under_way(FcDeviceNo no)
+{
+	const FcDeviceRequest *r = fc_process_memory(no, sizeof(FcDeviceRequest));
+
+	return r->op;
+}
+
+FcDeviceRequest *
+fc_call_look(FcDeviceNo no, int timeout_ms, ssize_t *result)
+{
+	FcDeviceRequest *r = fc_process_memory(no, sizeof(FcDeviceRequest));
+	bool		late;
+
+	switch (fc_process_look(no, timeout_ms, &late))
+	{
+		case FC_ANSWERED:
+			*result = r->result;
+			return r;
+		case FC_NOT_ANSWERED:
+			*result = late ? -ETIMEDOUT : FC_NO_ANSWER_YET;
+			return r;
+		case FC_NOBODY:
+			break;
+	}
+	*result = FC_NO_PROCESS;
+	return r;
 }
 
 /* ---- io_uring ---- */

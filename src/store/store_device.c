@@ -40,30 +40,88 @@ read_pages(FcDeviceRequest *r)
 	return done;
 }
 
+/* n pages in a row. */
 static ssize_t
-write_pages(FcDeviceRequest *r)
+write_run(const FcDeviceRequest *r, const char *from, int n, off_t offset)
 {
-	ssize_t		n;
-
-	Assert(r->n > 0 && r->n <= FC_STORE_MAX_RUN);
-	Assert(r->offset[0] >= FC_HEADER_BYTES &&
-		   r->offset[0] + (off_t) r->n * BLCKSZ <= fc_layout_bytes(r->device.slots, r->device.log_blocks));
+	Assert(offset >= FC_HEADER_BYTES && offset + (off_t) n * BLCKSZ <= fc_layout_bytes(r->device.slots, r->device.log_blocks));
 	if (r->fault.action == FC_FP_SHORT)
-		return fc_pwrite(fc_open_fd(), r->pages[0], BLCKSZ / 2, r->offset[0]);
+		return fc_pwrite(fc_open_fd(), from, BLCKSZ / 2, offset);
 	if (r->fault.action != FC_FP_TORN)
-		return fc_pwrite(fc_open_fd(), r->pages[0], (size_t) r->n * BLCKSZ, r->offset[0]);
+		return fc_pwrite(fc_open_fd(), from, (size_t) n * BLCKSZ, offset);
 
 	/*
 	 * of each page only the first half gets there, as when power fails;
 	 * nobody notices
 	 */
-	for (int i = 0; i < r->n; i++)
+	for (int i = 0; i < n; i++)
 	{
-		n = fc_pwrite(fc_open_fd(), r->pages[i], BLCKSZ / 2, r->offset[0] + (off_t) i * BLCKSZ);
-		if (n != BLCKSZ / 2)
-			return n;
+		ssize_t		done = fc_pwrite(fc_open_fd(), from + (size_t) i * BLCKSZ, BLCKSZ / 2, offset + (off_t) i * BLCKSZ);
+
+		if (done != BLCKSZ / 2)
+			return done;
 	}
-	return (ssize_t) r->n * BLCKSZ;
+	return (ssize_t) n * BLCKSZ;
+}
+
+static ssize_t
+write_pages(FcDeviceRequest *r)
+{
+	Assert(r->n > 0 && r->n <= FC_STORE_MAX_RUN);
+	return write_run(r, r->pages[0], r->n, r->offset[0]);
+}
+
+/* Neither writing nor reading takes longer, but that each is done once. */
+#define TRY_NS UINT64CONST(500000000)
+
+/* Where a test wants a page to be read instead. */
+static off_t
+misplaced(const FcDeviceRequest *r, off_t offset)
+{
+	if (r->read_fault.action != FC_FP_MISPLACED)
+		return offset;
+	return offset + BLCKSZ < fc_slot_offset(r->device.slots) ? offset + BLCKSZ : offset - BLCKSZ;
+}
+
+/* Writes pages, and reads them back.  How many were read; 0 if one of them is not what was written. */
+static ssize_t
+try_pages(FcDeviceRequest *r)
+{
+	static char back[BLCKSZ] pg_attribute_aligned(FC_IO_ALIGN);
+	uint64		begin = fc_now_ns();
+	int			n = 0;
+
+	r->written = 0;
+	if (r->fault.action == FC_FP_ERROR || r->fault.action == FC_FP_NOSPACE)
+		return r->fault.action == FC_FP_ERROR ? -EIO : -ENOSPC;
+	while (n < r->n && (n == 0 || fc_now_ns() - begin < TRY_NS))
+	{
+		ssize_t		done;
+
+		memcpy(back, r->pages[n], BLCKSZ);
+		if (r->fault.action == FC_FP_FLIP)
+			back[BLCKSZ / 2] ^= 1;
+		done = write_run(r, back, 1, r->offset[n]);
+		if (done != BLCKSZ)
+			return done < 0 ? done : -EIO;
+		n++;
+	}
+	r->written = n;
+	r->write_ns = fc_now_ns() - begin;
+	begin = fc_now_ns();
+	for (n = 0; n < r->written && (n == 0 || fc_now_ns() - begin < TRY_NS); n++)
+	{
+		ssize_t		done = fc_pread(fc_open_fd(), back, BLCKSZ, misplaced(r, r->offset[n]));
+
+		if (r->read_fault.action == FC_FP_ERROR || done != BLCKSZ)
+			return done < 0 ? done : -EIO;
+		if (r->read_fault.action == FC_FP_FLIP)
+			back[BLCKSZ / 2] ^= 1;
+		if (memcmp(back, r->pages[n], BLCKSZ) != 0)
+			return 0;
+	}
+	r->ns = Max((fc_now_ns() - begin) / n, 1);
+	return n;
 }
 
 void
@@ -76,7 +134,7 @@ fc_device_serve(void *memory)
 	Assert((uintptr_t) r->pages % FC_IO_ALIGN == 0);
 	fc_devices = NULL;			/* so that whoever looks there by mistake
 								 * crashes here */
-	fc_process_sleep(r->fault.us);
+	fc_process_sleep(r->fault.us + r->read_fault.us);
 	switch (r->op)
 	{
 		case FC_OP_OPEN:
@@ -95,9 +153,12 @@ fc_device_serve(void *memory)
 			r->result = fdatasync(fc_open_fd()) == 0 ? 0 : -errno;
 			break;
 		case FC_OP_CLOSE:
-			fc_open_close();
+			fc_open_close(r->undo);
 			r->result = 0;
 			break;
+		case FC_OP_TRY:
+			r->result = fc_open_claimed() ? try_pages(r) : -EBADF;
+			return;
 	}
 	r->ns = fc_now_ns() - begin;
 }

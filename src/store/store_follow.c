@@ -95,7 +95,7 @@ open_to_read(FcDeviceNo no, const FcDevice *device, int timeout_ms)
 	int			flags = O_RDONLY | O_NOFOLLOW | O_NOCTTY | O_CLOEXEC | O_NONBLOCK | (device->direct ? O_DIRECT : 0);
 
 	Assert(device->path[0] == '/');
-	if (fc_failpoint(FC_FP_STORE_OPEN))
+	if (fc_failpoint_of(FC_FP_STORE_OPEN, no + 1))
 	{
 		errno = EIO;
 		return -1;

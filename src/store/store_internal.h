@@ -7,10 +7,12 @@
  *
  *		store.c				reads and writes
  *		store_follow.c		a session's own descriptor
- *		store_state.c		the device comes and goes; what results mean
+ *		store_opening.c		the writer opens the device, and lets go of it
+ *		store_state.c		what is known of the device; what results mean
  *		store_call.c		calls that end, whatever the device does
  *		store_device.c		(in the device process) what the writer asks for
  *		store_open.c		(in the device process) checks, claims, locks
+ *		store_header.c		(in the device process) what the device holds
  *		store_place.c, store_space.c, store_mount.c, store_process.c, store_uring.c
  *
  * Copyright (c) 2026, the pg_flashcache developers
@@ -135,7 +137,7 @@ fc_pwrite(int fd, const char *from, size_t bytes, off_t offset)
 	return n < 0 ? -errno : n;
 }
 
-/* ---- store_state.c: the device comes and goes; what results mean ---- */
+/* ---- store_state.c: what is known of the device; what results mean ---- */
 
 /*
  * Judges the result of a read or write: a time-out is enough, other failures
@@ -146,6 +148,9 @@ extern FcIo fc_state_judge(FcDeviceNo no, uint32 opening, bool write, bool ok, s
 
 /* fc_follow() has failed, errno says why: is the device gone, or is this process to blame? */
 extern FcIo fc_state_no_way(FcDeviceNo no, int timeout_ms);
+
+/* Why a request got no answer: its result was -ETIMEDOUT or FC_NO_PROCESS; returns false. */
+extern bool fc_state_no_answer(ssize_t result, int timeout_ms, FcReason *error);
 
 /* The number of the current opening of a device; the writer's requests are all of that. */
 extern uint32 fc_state_opening(FcDeviceNo no);
@@ -177,6 +182,7 @@ typedef enum FcDeviceOp
 	FC_OP_WRITE,
 	FC_OP_SYNC,
 	FC_OP_CLOSE,
+	FC_OP_TRY,					/* writes pages, reads them back, compares */
 } FcDeviceOp;
 
 typedef struct FcDeviceRequest
@@ -184,6 +190,7 @@ typedef struct FcDeviceRequest
 	FcDeviceOp	op;
 	FcDeviceNo	no;
 	FcFault		fault;			/* what a test wants to go wrong */
+	FcFault		read_fault;		/* of FC_OP_TRY, when it reads */
 	FcDevice	device;			/* a copy: of what was opened last, then of
 								 * what is open now */
 	char		path[MAXPGPATH];
@@ -191,6 +198,8 @@ typedef struct FcDeviceRequest
 	uint32		log_blocks;
 	bool		require_mount;
 	bool		make;			/* the file, if it is not there */
+	bool		undo;			/* of FC_OP_CLOSE: removes the file that
+								 * opening has made */
 	bool		known;			/* it is the same if it has this header: */
 	uint8		known_identity[FC_IDENTITY_BYTES];
 	uint32		known_slots;
@@ -199,7 +208,11 @@ typedef struct FcDeviceRequest
 	off_t		offset[FC_STORE_MAX_RUN];	/* of each page; those of a write
 											 * lie in a row */
 	ssize_t		result;			/* bytes or -errno; for opening -1 and why not */
-	uint64		ns;				/* what the device took */
+	uint64		ns;				/* what the device took; of FC_OP_TRY to read
+								 * a page */
+	uint64		write_ns;		/* of FC_OP_TRY, and how many pages it has
+								 * written, */
+	int			written;		/* 0 if the first one has failed */
 	FcReason	error;
 	char		pages[FC_STORE_MAX_RUN][BLCKSZ] pg_attribute_aligned(FC_IO_ALIGN);
 } FcDeviceRequest;
@@ -212,6 +225,13 @@ extern FcDeviceRequest *fc_call_new(FcDeviceNo no, FcDeviceOp op, ssize_t *resul
 
 /* Makes it, and returns its result. */
 extern ssize_t fc_call_make(FcDeviceRequest *r, int timeout_ms);
+
+/* H8: makes it, and looks for its result; false if there is nobody to make it to. */
+#define FC_NO_ANSWER_YET ((ssize_t) -EINPROGRESS)
+
+extern bool fc_call_begin(FcDeviceRequest *r);
+extern FcDeviceOp fc_call_under_way(FcDeviceNo no);
+extern FcDeviceRequest *fc_call_look(FcDeviceNo no, int timeout_ms, ssize_t *result);
 
 /* The end of a wait that begins now. */
 extern uint64 fc_call_deadline(int timeout_ms);
@@ -261,7 +281,7 @@ extern void fc_device_serve(void *request);
 
 /* ---- store_open.c: checks, claims and locks, in the device process ---- */
 
-/* FC_OP_OPEN and FC_OP_ADOPT: true, or false with r->error. */
+/* FC_OP_OPEN and FC_OP_ADOPT: true, or false with r->error.  A file that FC_OP_OPEN has made and can't use is removed. */
 extern bool fc_open_for_server(FcDeviceRequest *r);
 extern bool fc_open_adopt(FcDeviceRequest *r);
 
@@ -269,8 +289,8 @@ extern bool fc_open_adopt(FcDeviceRequest *r);
 extern int	fc_open_fd(void);
 extern bool fc_open_claimed(void);
 
-/* Lets go of it. */
-extern void fc_open_close(void);
+/* Lets go of it; `undo`: of what FC_OP_OPEN has made there is nothing left. */
+extern void fc_open_close(bool undo);
 
 /* What to do about errno of an open(); in any process. */
 extern const char *fc_open_hint(bool is_device);
@@ -281,5 +301,18 @@ extern const char *fc_open_hint(bool is_device);
  * Only the owner may ask for this.  In any process.
  */
 extern void fc_open_without_atime(int fd);
+
+/* ---- store_header.c: what the device holds; in the device process ---- */
+
+/* Its header must be ours, or the place must be empty.  `block`: memory for a header, aligned. */
+extern bool fc_header_check(FcDevice *device, int fd, const char *path, const struct stat *st, char *block, FcReason *error);
+
+/* Is that the header which was written when the device was opened, to the last bit?  It must be. */
+extern bool fc_header_is_same(const FcDevice *device, const char *block, size_t len);
+extern bool fc_header_check_same(FcDevice *device, int fd, FcReason *error);
+
+/* It must be large enough; `first`: what the hint says. */
+extern bool fc_header_check_size(int fd, const char *path, const struct stat *st, uint32 slots, uint32 log_blocks, bool first, FcReason *error);
+extern bool fc_header_write(int fd, const char *path, uint32 slots, const uint8 *identity, char *block, FcReason *error);
 
 #endif							/* FC_STORE_INTERNAL_H */

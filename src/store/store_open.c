@@ -21,7 +21,6 @@
 #include <fcntl.h>
 #include <linux/fs.h>
 #include <sys/file.h>
-#include <sys/ioctl.h>
 
 #include "store/store_internal.h"
 #include "store/store_place.h"
@@ -40,6 +39,9 @@ static int	device_fd = -1;
 /* Was it checked and locked, so that it may be written to? */
 static bool claimed = false;
 
+/* The path of the file, if opening it has made it; of devices beyond the first. */
+static char made[MAXPGPATH];
+
 int
 fc_open_fd(void)
 {
@@ -55,16 +57,40 @@ fc_open_claimed(void)
 	return claimed;
 }
 
+/*
+ * Removes the file that opening a device beyond the first has made, if it is
+ * still what its path leads to: whoever adds a device that can't be used has
+ * changed nothing.
+ */
+static void
+remove_made(const char *path, int fd)
+{
+	const char *name;
+	FcReason	error;
+	struct stat there;
+	struct stat mine;
+	int			folder = fc_place_open(path, &name, &error);
+
+	if (folder < 0)
+		return;
+	if (fstat(fd, &mine) == 0 && fstatat(folder, name, &there, AT_SYMLINK_NOFOLLOW) == 0 && fc_same_thing(&there, &mine))
+		(void) unlinkat(folder, name, 0);
+	close(folder);
+}
+
 void
-fc_open_close(void)
+fc_open_close(bool undo)
 {
 	Assert(fc_in_device_process());
 	Assert(!claimed || device_fd >= 0);
 	if (device_fd < 0)
 		return;
+	if (undo && made[0] != '\0')
+		remove_made(made, device_fd);
 	close(device_fd);
 	device_fd = -1;
 	claimed = false;
+	made[0] = '\0';
 }
 
 /* From now on the way to the device is another descriptor. */
@@ -84,158 +110,6 @@ is_mine(const struct stat *st)
 	struct stat mine;
 
 	return device_fd >= 0 && fstat(device_fd, &mine) == 0 && fc_same_thing(&mine, st);
-}
-
-/* ---- what is there? ---- */
-
-/* Bytes read at a place of the device, before it is in use; -1 with the reason. */
-static ssize_t
-read_block(int fd, const char *path, char *block, off_t offset, FcReason *error)
-{
-	ssize_t		n = fc_pread(fd, block, FC_HEADER_BLOCK, offset);
-
-	Assert((uintptr_t) block % FC_IO_ALIGN == 0 && offset % FC_HEADER_BLOCK == 0);
-	if (n >= 0)
-		return n;
-	errno = -n;
-	fc_fail(error, "Check the device.", "could not read \"%s\": %m", path);
-	return -1;
-}
-
-/* It has no header.  Only what this server has had open may be called ours all the same. */
-static bool
-foreign(FcDevice *device, const char *path, const struct stat *st, FcReason *error)
-{
-	static const char what[] = "\"%s\" holds something that is not a flash cache";
-
-	if (S_ISBLK(st->st_mode))
-		return fc_fail_restart(error, "If nobody needs what is on it, clear its first megabyte (dd; wipefs clears less) and call pg_flashcache_enable(); else choose another device and restart the server.",
-							   what, path);
-	if (pg_atomic_read_u32(&device->generation) != 0 && fc_same_thing(st, &device->seen))
-		return fc_fail(error, "It was the cache's file until somebody wrote to it. Remove it if what it holds now is not needed.",
-					   what, path);
-	return fc_fail_restart(error, "If nobody needs what is in it, move it elsewhere and call pg_flashcache_enable(); else choose another path and restart the server.", what, path);
-}
-
-/*
- * A file that begins like an empty one: is it empty where its data goes on?
- * That of a terabyte of zeros can't be read, so some places must do.  Negative
- * if the file can't be read.
- */
-static ssize_t
-look_beyond(int fd, const char *path, off_t size, char *block, bool *empty, FcReason *error)
-{
-	off_t		step = (size - FC_EMPTY_BYTES) / FC_EMPTY_PLACES;
-	ssize_t		n = 0;
-
-	for (int i = 0; *empty && n >= 0 && i < FC_EMPTY_PLACES; i++)
-	{
-		off_t		place = FC_EMPTY_BYTES + i * step;
-		off_t		data = lseek(fd, place, SEEK_DATA);
-
-		if (data < 0 && errno == ENXIO)
-			break;
-		if (data < 0)
-			data = place;
-		n = read_block(fd, path, block, data - data % FC_HEADER_BLOCK, error);
-		*empty = n <= 0 || fc_layout_is_empty(block, n);
-	}
-	return n;
-}
-
-/* The header must be ours, or the place must be empty. */
-static bool
-check_header(FcDevice *device, int fd, const char *path, const struct stat *st, char *block, FcReason *error)
-{
-	off_t		offset = 0;
-	ssize_t		n;
-	bool		empty;
-
-	Assert(S_ISREG(st->st_mode) || S_ISBLK(st->st_mode));
-	if (S_ISREG(st->st_mode) && st->st_size == 0)
-		return true;
-	n = read_block(fd, path, block, 0, error);
-	if (n == FC_HEADER_BLOCK && fc_layout_is_header(block, n))
-		return true;
-	empty = n == FC_HEADER_BLOCK;
-	while (empty && n > 0 && offset < FC_EMPTY_BYTES)
-	{
-		empty = fc_layout_is_empty(block, n);
-		offset += n;
-		n = read_block(fd, path, block, offset, error);
-	}
-	if (empty && n > 0 && S_ISREG(st->st_mode))
-		n = look_beyond(fd, path, st->st_size, block, &empty, error);
-	if (n < 0)
-		return false;
-	return empty || foreign(device, path, st, error);
-}
-
-/* Is that the header which was written when the device was opened, to the last bit? */
-static bool
-is_same_header(const FcDevice *device, const char *block, size_t len)
-{
-	static char wanted[FC_HEADER_BLOCK] pg_attribute_aligned(FC_IO_ALIGN);
-
-	fc_layout_make_header(wanted, device->slots, device->identity);
-	return len == FC_HEADER_BLOCK && memcmp(wanted, block, FC_HEADER_BLOCK) == 0;
-}
-
-/* It must be. */
-static bool
-check_same_header(FcDevice *device, int fd, FcReason *error)
-{
-	static char found[FC_HEADER_BLOCK] pg_attribute_aligned(FC_IO_ALIGN);
-	ssize_t		n = read_block(fd, device->path, found, 0, error);
-
-	if (n < 0)
-		return false;
-	if (is_same_header(device, found, n))
-		return true;
-	return fc_fail(error, "Find out who has written to it. It is opened anew if it still is a flash cache.",
-				   "\"%s\" no longer begins with what the server wrote there", device->path);
-}
-
-static bool
-check_size(int fd, const char *path, const struct stat *st, uint32 slots, uint32 log_blocks, bool first, FcReason *error)
-{
-	uint64		needed = fc_layout_bytes(slots, log_blocks);
-	uint64		size = st->st_size;
-
-	Assert(slots >= FC_MIN_SLOTS);
-	if (S_ISBLK(st->st_mode) && ioctl(fd, BLKGETSIZE64, &size) != 0)
-		size = 0;
-	if (size >= needed)
-		return true;
-	if (!S_ISBLK(st->st_mode))
-		return fc_fail(error, "It is given its length back when it is opened anew.",
-					   "\"%s\" has %llu bytes, %llu are needed",
-					   path, (unsigned long long) size, (unsigned long long) needed);
-	if (size == 0)
-		return fc_fail(error, "Check that the device is attached.",
-					   "block device \"%s\" has 0 bytes, %llu are needed", path, (unsigned long long) needed);
-	if (!first)
-		return fc_fail(error, "Choose a smaller size: pg_flashcache_remove_device(), if it is a device of the cache, then pg_flashcache_add_device().",
-					   "block device \"%s\" has %llu bytes, %llu are needed",
-					   path, (unsigned long long) size, (unsigned long long) needed);
-	return fc_fail_restart(error, "Lower pg_flashcache.size, and restart the server.",
-						   "block device \"%s\" has %llu bytes, %llu are needed",
-						   path, (unsigned long long) size, (unsigned long long) needed);
-}
-
-static bool
-write_header(int fd, const char *path, uint32 slots, const uint8 *identity, char *block, FcReason *error)
-{
-	ssize_t		n;
-
-	Assert(slots >= FC_MIN_SLOTS);
-	Assert((uintptr_t) block % FC_IO_ALIGN == 0);
-	fc_layout_make_header(block, slots, identity);
-	n = fc_pwrite(fd, block, FC_HEADER_BLOCK, 0);
-	if (n == FC_HEADER_BLOCK)
-		return true;
-	errno = n < 0 ? -n : EIO;
-	return fc_fail(error, "Check the device.", "could not write to \"%s\": %m", path);
 }
 
 /* ---- opening ---- */
@@ -401,7 +275,7 @@ check_system(int at, const char *path, bool require_mount, FcReason *error)
  * after: what is open may no longer be what was seen.
  */
 static int
-open_checked(FcDevice *device, const char *path, bool make, bool require_mount, struct stat *st, bool *direct, FcReason *error)
+open_checked(FcDevice *device, const char *path, bool make, bool require_mount, struct stat *st, bool *direct, bool *is_new, FcReason *error)
 {
 	const char *name;
 	int			folder = fc_place_open(path, &name, error);
@@ -409,6 +283,7 @@ open_checked(FcDevice *device, const char *path, bool make, bool require_mount, 
 	int			fd = -1;
 
 	Assert(!make || !claimed);
+	*is_new = false;
 	if (folder < 0)
 		return -1;
 	if (!look_at(device, folder, name, path, &found, st, error) ||
@@ -425,7 +300,10 @@ open_checked(FcDevice *device, const char *path, bool make, bool require_mount, 
 	else if (found)
 		fd = open_device(folder, name, 0, direct);
 	else if (make)
+	{
 		fd = open_device(folder, name, O_CREAT | O_EXCL, direct);
+		*is_new = fd >= 0;
+	}
 	if (fd < 0)
 		fc_fail(error, fc_open_hint(found && S_ISBLK(st->st_mode)), "could not open \"%s\": %m", path);
 	close(folder);
@@ -437,6 +315,8 @@ open_checked(FcDevice *device, const char *path, bool make, bool require_mount, 
 			 (S_ISBLK(st->st_mode) ||
 			  (fc_place_check_foreign(fd, path, error) && check_system(fd, path, require_mount, error))))
 		return fd;
+	if (*is_new)
+		remove_made(path, fd);
 	close(fd);
 	return -1;
 }
@@ -479,7 +359,7 @@ static bool
 leave_former(FcDevice *device, const struct stat *st)
 {
 	if (device_fd >= 0 && !is_mine(st))
-		fc_open_close();
+		fc_open_close(false);
 	return pg_atomic_read_u32(&device->generation) != 0 && S_ISREG(device->seen.st_mode) &&
 		device->seen.st_dev == st->st_dev && !fc_same_thing(&device->seen, st);
 }
@@ -523,7 +403,7 @@ is_same_device(const FcDeviceRequest *r, int fd, const struct stat *st)
 		device->slots == r->slots && device->log_blocks == r->log_blocks && fc_same_thing(st, &device->seen) &&
 		(S_ISBLK(st->st_mode) || st->st_size >= fc_layout_bytes(r->slots, r->log_blocks)) &&
 		fc_pread(fd, block, FC_HEADER_BLOCK, 0) == FC_HEADER_BLOCK &&
-		is_same_header(device, block, FC_HEADER_BLOCK);
+		fc_header_is_same(device, block, FC_HEADER_BLOCK);
 }
 
 bool
@@ -536,6 +416,7 @@ fc_open_for_server(FcDeviceRequest *r)
 	uint8		identity[FC_IDENTITY_BYTES];
 	struct stat st;
 	bool		direct;
+	bool		is_new;
 	int			fd;
 
 	Assert(fc_in_device_process());
@@ -543,14 +424,17 @@ fc_open_for_server(FcDeviceRequest *r)
 	claimed = false;			/* the lock may move */
 	if (!pg_strong_random(identity, sizeof(identity)))
 		return fc_fail(error, "Check the kernel's random number generator.", "could not generate random bytes");
-	fd = open_checked(device, r->path, r->make, r->require_mount, &st, &direct, error);
+	fd = open_checked(device, r->path, r->make, r->require_mount, &st, &direct, &is_new, error);
 	if (fd < 0)
 		return false;
+	is_new &= r->no != FC_THE_DEVICE;
 	fc_process_goes_on();
 	if (!lock_device(fd, r->path, r->no == FC_THE_DEVICE, error) ||
-		(S_ISBLK(st.st_mode) && !check_size(fd, r->path, &st, r->slots, r->log_blocks, r->no == FC_THE_DEVICE, error)) ||
-		!check_header(device, fd, r->path, &st, block, error))
+		(S_ISBLK(st.st_mode) && !fc_header_check_size(fd, r->path, &st, r->slots, r->log_blocks, r->no == FC_THE_DEVICE, error)) ||
+		!fc_header_check(device, fd, r->path, &st, block, error))
 	{
+		if (is_new)
+			remove_made(r->path, fd);
 		close(fd);
 		return false;
 	}
@@ -558,14 +442,17 @@ fc_open_for_server(FcDeviceRequest *r)
 	if ((S_ISREG(st.st_mode) &&
 		 !fc_space_reserve(fd, r->path, &st, fc_layout_bytes(r->slots, r->log_blocks),
 						   r->no == FC_THE_DEVICE, leave_former(device, &st), refuse, error)) ||
-		!write_header(fd, r->path, r->slots, identity, block, error))
+		!fc_header_write(fd, r->path, r->slots, identity, block, error))
 	{
+		if (is_new)
+			remove_made(r->path, fd);
 		close(fd);
 		return false;
 	}
 
 	replace_device(fd);
 	claimed = true;
+	strlcpy(made, is_new ? r->path : "", sizeof(made));
 	memcpy(device->identity, identity, sizeof(identity));
 	device->direct = direct;
 	device->in_memory = fc_space_in_memory(fd);
@@ -589,8 +476,8 @@ is_as_opened(FcDevice *device, int fd, bool first, FcReason *error)
 	if (!fc_same_thing(&st, &device->seen))
 		return fc_fail(error, FC_REPLACED_HINT, FC_REPLACED, device->path);
 	return fc_place_check(device->path, &st, error) &&
-		check_size(fd, device->path, &st, device->slots, device->log_blocks, first, error) &&
-		check_same_header(device, fd, error);
+		fc_header_check_size(fd, device->path, &st, device->slots, device->log_blocks, first, error) &&
+		fc_header_check_same(device, fd, error);
 }
 
 /* See fc_store_adopt(). */
@@ -601,13 +488,14 @@ fc_open_adopt(FcDeviceRequest *r)
 	FcReason   *error = &r->error;
 	struct stat st;
 	bool		direct;
+	bool		is_new;
 	int			fd;
 
 	Assert(fc_in_device_process());
 	Assert(r->op == FC_OP_ADOPT && pg_atomic_read_u32(&r->device.generation) != 0);
 	if (claimed)
 		return is_as_opened(device, device_fd, r->no == FC_THE_DEVICE, error);
-	fd = open_checked(device, device->path, false, false, &st, &direct, error);
+	fd = open_checked(device, device->path, false, false, &st, &direct, &is_new, error);
 	if (fd < 0)
 		return false;
 	if (!lock_device(fd, device->path, r->no == FC_THE_DEVICE, error) || !is_as_opened(device, fd, r->no == FC_THE_DEVICE, error))

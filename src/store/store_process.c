@@ -52,6 +52,7 @@ typedef struct Head
 {
 	FcFailpointId point;		/* of POINT */
 	bool		fails;			/* of GO */
+	uint32		us;				/* of GO: after so long */
 	bool		points;			/* is any point armed? */
 } Head;
 
@@ -69,6 +70,9 @@ typedef struct Process
 	int			sock;			/* the writer's end, -1 if there is none */
 	pid_t		pid;			/* until it has been collected */
 	bool		under_way;		/* a request has not been answered */
+	bool		looked_for;		/* H8: its answer is */
+	uint64		since;			/* it was made, or the process last said that
+								 * it goes on; ns */
 } Process;
 
 #define NO_PROCESS {.sock = -1}
@@ -134,6 +138,7 @@ fc_process_failpoint(FcFailpointId id)
 	head->point = id;
 	tell(POINT);
 	hear(GO);
+	fc_process_sleep(head->us);
 	return head->fails;
 }
 
@@ -205,6 +210,7 @@ fc_process_abandon(FcDeviceNo no)
 	ReleaseExternalFD();
 	p->sock = -1;
 	p->under_way = false;
+	p->looked_for = false;
 }
 
 static bool
@@ -257,9 +263,11 @@ listen_to_it(FcDeviceNo no, bool *goes_on)
 	else if (n == 1 && byte == POINT)
 	{
 		char		go = GO;
+		FcFault		fault = fc_failpoint_fault_of(p->head->point, no);
 
 		*goes_on = true;
-		p->head->fails = fc_failpoint(p->head->point);
+		p->head->us = fault.us;
+		p->head->fails = fault.us == 0 && fc_failpoint_of(p->head->point, no + 1);
 		n = send(p->sock, &go, 1, MSG_NOSIGNAL);
 	}
 	if (n == 1)
@@ -276,6 +284,7 @@ fc_process_ready(FcDeviceNo no, bool make, void (*serve) (void *memory))
 
 	Assert(fc_in_writer());
 	Assert(!p->under_way || p->sock >= 0);
+	Assert(!p->looked_for);
 	while (p->under_way && more)
 		(void) listen_to_it(no, &more);
 	if (p->under_way)
@@ -320,22 +329,72 @@ reload(uint64 *begin, uint64 *limit)
 	return timeout_ms >= 0;
 }
 
+/* False, and there is no process any more, if it has died. */
+static bool
+make_request(FcDeviceNo no)
+{
+	Process    *p = &processes[no];
+	char		request = REQUEST;
+
+	Assert(fc_in_writer());
+	Assert(p->sock >= 0 && !p->under_way && !p->looked_for);
+	p->head->points = fc_failpoints_armed();
+	p->under_way = send(p->sock, &request, 1, MSG_NOSIGNAL) == 1;
+	if (!p->under_way)
+		fc_process_abandon(no);
+	return p->under_way;
+}
+
+bool
+fc_process_begin(FcDeviceNo no)
+{
+	Process    *p = &processes[no];
+
+	if (!make_request(no))
+		return false;
+	p->looked_for = true;
+	p->since = fc_now_ns();
+	return true;
+}
+
+void
+fc_process_turn_away(FcDeviceNo no)
+{
+	processes[no].looked_for = false;
+}
+
+FcAnswer
+fc_process_look(FcDeviceNo no, int timeout_ms, bool *late)
+{
+	Process    *p = &processes[no];
+	bool		goes_on = true;
+
+	Assert(fc_in_writer());
+	Assert(p->looked_for && p->under_way);
+	while (p->under_way && goes_on)
+	{
+		(void) listen_to_it(no, &goes_on);
+		if (goes_on)
+			p->since = fc_now_ns();
+	}
+	*late = p->under_way && timeout_ms > 0 && fc_now_ns() - p->since >= limit_ns(timeout_ms);
+	p->looked_for = p->under_way && !*late;
+	if (p->under_way)
+		return FC_NOT_ANSWERED;
+	errno = 0;
+	return p->sock >= 0 ? FC_ANSWERED : FC_NOBODY;
+}
+
 FcAnswer
 fc_process_call(FcDeviceNo no, int timeout_ms)
 {
 	Process    *p = &processes[no];
 	uint64		limit = limit_ns(timeout_ms);
 	uint64		begin = fc_now_ns();
-	char		request = REQUEST;
 	uint64		asked_at = 0;	/* to end */
 
-	Assert(fc_in_writer());
 	Assert(timeout_ms >= 0);
-	Assert(p->sock >= 0 && !p->under_way);
-	p->head->points = fc_failpoints_armed();
-	p->under_way = send(p->sock, &request, 1, MSG_NOSIGNAL) == 1;
-	if (!p->under_way)
-		fc_process_abandon(no);
+	(void) make_request(no);
 	while (p->under_way)
 	{
 		struct pollfd pfd = {

@@ -67,6 +67,15 @@ extern FcAnswer fc_process_ready(FcDeviceNo no, bool make, void (*serve) (void *
 /* Makes the request and waits for the answer; timeout_ms 0 is for ever, unless the settings change. */
 extern FcAnswer fc_process_call(FcDeviceNo no, int timeout_ms);
 
+/*
+ * H8: the same without waiting.  Begins: false if there is nobody.  Looks: FC_NOT_ANSWERED
+ * is not yet, or `late`, and then nobody looks any more.  In between there is no other
+ * request to this device; fc_process_turn_away() ends that without an answer.
+ */
+extern bool fc_process_begin(FcDeviceNo no);
+extern FcAnswer fc_process_look(FcDeviceNo no, int timeout_ms, bool *late);
+extern void fc_process_turn_away(FcDeviceNo no);
+
 /* Gives up the process, which ends as soon as it can. */
 extern void fc_process_abandon(FcDeviceNo no);
 
@@ -75,7 +84,7 @@ extern void fc_process_abandon(FcDeviceNo no);
 /* It goes on: the writer's time-out begins anew. */
 extern void fc_process_goes_on(void);
 
-/* A pause point: the writer, which has shared memory, stands there. */
+/* A pause point: the writer, which has shared memory, stands there; a delay is this process's. */
 extern bool fc_process_failpoint(FcFailpointId id);
 
 /* Waits; ends the process when the writer goes meanwhile. */

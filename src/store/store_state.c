@@ -1,10 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * store_state.c
- *	  The device comes and goes: what is known of it, and what results mean.
+ *	  What is known of a device, and what results mean.
  *
- * The writer opens the device and lets go of it; sessions learn of that by the
- * number of the opening, which is set after all the rest (store_follow.c).
  * Whoever reads or writes has the result judged here.  What is enough to switch
  * the cache off is left in words for that process (fc_store_trouble()); nobody
  * gets it in another way.
@@ -28,12 +26,6 @@
 #define HUNG "the flash device did not answer for %d ms"
 #define KERNEL_HINT "See the kernel's log for what ails the device."
 #define HUNG_HINT KERNEL_HINT " If such pauses are normal for it, raise pg_flashcache.io_timeout."
-
-/*
- * Opening may take longer than reading: a step of it (the walk along the path,
- * a try for the lock, a piece of space) gets as long as this at least.
- */
-#define OPEN_TIMEOUT_MS 10000
 
 FcDevice   *fc_devices = NULL;
 
@@ -70,9 +62,8 @@ fc_store_shmem_init(uint32 slots, uint32 first)
 
 /* ---- what results mean ---- */
 
-/* Why a request got no answer. */
-static bool
-no_answer(ssize_t result, int timeout_ms, FcReason *error)
+bool
+fc_state_no_answer(ssize_t result, int timeout_ms, FcReason *error)
 {
 	Assert(result == -ETIMEDOUT || result == FC_NO_PROCESS);
 	Assert(timeout_ms >= 0);
@@ -179,12 +170,12 @@ fc_state_judge(FcDeviceNo no, uint32 opening, bool write, bool ok, ssize_t resul
 		return FC_IO_FAILED;
 	if (late)
 	{
-		no_answer(-ETIMEDOUT, timeout_ms, &trouble);
+		fc_state_no_answer(-ETIMEDOUT, timeout_ms, &trouble);
 		return broken(no, opening); /* H3 */
 	}
 	if (result == FC_NO_PROCESS)
 	{
-		no_answer(result, timeout_ms, &trouble);
+		fc_state_no_answer(result, timeout_ms, &trouble);
 		return broken(no, opening);
 	}
 	if (pg_atomic_add_fetch_u32(failures, 1) < FAILURES_IN_A_ROW)
@@ -233,196 +224,6 @@ bool
 fc_store_trouble_is_over(void)
 {
 	return trouble_of != fc_state_opening(FC_THE_DEVICE);
-}
-
-/* ---- the writer opens it, and lets go of it ---- */
-
-void
-fc_store_patience(int ms)
-{
-	fc_process_patience_ms = ms;
-}
-
-void
-fc_store_own(const FcStoreOwner *owner)
-{
-	Assert(owner->stop != NULL && owner->reload != NULL);
-	Assert(fc_process_owner == NULL && fc_follow_fd[FC_THE_DEVICE] < 0);
-	fc_process_owner = owner;
-}
-
-/* The device process is to open the device, in such a way; NULL with the reason. */
-typedef struct Opening
-{
-	FcDeviceNo	no;
-	FcDeviceOp	op;
-	const char *path;
-	uint32		slots;
-	uint32		log_blocks;
-	bool		require_mount;
-	bool		make;
-	const FcKnownDevice *known;
-} Opening;
-
-static FcDeviceRequest *
-ask_to_open(const Opening *o, int timeout_ms, FcReason *error)
-{
-	ssize_t		result;
-	FcDeviceRequest *r = fc_call_new(o->no, o->op, &result);
-
-	Assert(o->op == FC_OP_OPEN || o->op == FC_OP_ADOPT);
-	Assert(o->path[0] == '/' && o->slots >= FC_MIN_SLOTS);
-	if (r != NULL)
-	{
-		timeout_ms = timeout_ms > 0 ? Max(timeout_ms, OPEN_TIMEOUT_MS) : 0;
-		r->fault.action = fc_failpoint_fault_of(FC_FP_STORE_OPEN, o->no).action;
-		r->device = *fc_device(o->no);
-		strlcpy(r->path, o->path, sizeof(r->path));
-		r->slots = o->slots;
-		r->log_blocks = o->log_blocks;
-		r->require_mount = o->require_mount;
-		r->make = o->make;
-		r->known = o->known != NULL;
-		if (r->known)
-		{
-			memcpy(r->known_identity, o->known->identity, sizeof(r->known_identity));
-			r->known_slots = o->known->slots;
-		}
-		result = fc_call_make(r, timeout_ms);
-	}
-	if (result == 0)
-		return r;
-	Assert(result < 0);
-	if (r != NULL && result == -1)
-		*error = r->error;
-	else
-		no_answer(result, timeout_ms, error);
-	return NULL;
-}
-
-/* The number of the next opening. */
-static uint32
-next_opening(FcDevice *device)
-{
-	uint32		generation = pg_atomic_read_u32(&device->generation);
-
-	generation = generation == 0 ? FC_START_32 + 1 : generation + 1;
-	return generation == 0 ? 1 : generation;	/* 0 says that it is not open */
-}
-
-static bool
-open_it(const Opening *o, int timeout_ms, FcStoreBeforeUse before_use, FcReason *error)
-{
-	FcDevice   *device = fc_device(o->no);
-	FcDeviceRequest *r = ask_to_open(o, timeout_ms, error);
-
-	if (r == NULL)
-		return false;
-	Assert(r->device.slots == o->slots && strcmp(r->device.path, o->path) == 0);
-	Assert(S_ISREG(r->device.seen.st_mode) || S_ISBLK(r->device.seen.st_mode));
-	before_use(r->same);
-	memcpy(device->identity, r->device.identity, sizeof(device->identity));
-	device->direct = r->device.direct;
-	device->in_memory = r->device.in_memory;
-	device->slots = r->device.slots;
-	device->log_blocks = r->device.log_blocks;
-	pg_atomic_write_u32(&device->alignment, pg_atomic_read_u32(&r->device.alignment));
-	device->seen = r->device.seen;
-	strlcpy(device->path, r->device.path, sizeof(device->path));
-	strlcpy(device->shares, r->device.shares, sizeof(device->shares));
-	pg_atomic_write_u32(&device->read_failures, 0);
-	pg_atomic_write_u32(&device->write_failures, 0);
-	pg_write_barrier();			/* what leads to the device before its number */
-	pg_atomic_write_u32(&device->generation, next_opening(device));
-	Assert(pg_atomic_read_u32(&device->generation) != 0);
-	return true;
-}
-
-bool
-fc_store_open(FcDeviceNo no, const char *path, uint32 slots, uint32 log_blocks, bool require_mount, int timeout_ms,
-			  FcStoreBeforeUse before_use, FcReason *error)
-{
-	const Opening o = {no, FC_OP_OPEN, path, slots, log_blocks, require_mount, true, NULL};
-
-	Assert(no == FC_THE_DEVICE);
-	return open_it(&o, timeout_ms, before_use, error);
-}
-
-bool
-fc_store_open_other(FcDeviceNo no, const char *path, uint32 slots, const FcKnownDevice *known, bool make,
-					bool require_mount, int timeout_ms, FcStoreBeforeUse before_use, FcReason *error)
-{
-	const Opening o = {no, FC_OP_OPEN, path, slots, 0, require_mount, make, known};
-
-	Assert(no != FC_THE_DEVICE && no < FC_DEVICES);
-	return open_it(&o, timeout_ms, before_use, error);
-}
-
-void
-fc_store_set_slots(FcDeviceNo no, uint32 slots)
-{
-	FcDevice   *device = fc_device(no);
-
-	Assert(fc_in_writer() && no != FC_THE_DEVICE);
-	device->slots = slots;
-	pg_memory_barrier();		/* before the file is cut */
-}
-
-void
-fc_store_forget(FcDeviceNo no)
-{
-	FcDevice   *device = fc_device(no);
-
-	Assert(fc_in_writer() && no != FC_THE_DEVICE && !fc_device_readable(no));
-	memset(&device->seen, 0, sizeof(device->seen));
-	memset(device->identity, 0, sizeof(device->identity));
-	device->shares[0] = '\0';
-	fc_device_forget_counters(no);
-}
-
-bool
-fc_store_adopt(FcDeviceNo no, int timeout_ms, FcReason *error)
-{
-	FcDevice   *device = fc_device(no);
-
-	Assert(fc_in_writer());
-	if (pg_atomic_read_u32(&device->generation) == 0)
-		return fc_fail(error, "Set pg_flashcache.enabled to on first.",
-					   "the flash device has not been opened since the server started");
-	{
-		const Opening o = {no, FC_OP_ADOPT, device->path, device->slots, device->log_blocks, false, false, NULL};
-
-		return ask_to_open(&o, timeout_ms, error) != NULL;
-	}
-}
-
-bool
-fc_store_answers(FcDeviceNo no, int timeout_ms, FcReason *error)
-{
-	ssize_t		result;
-	FcDeviceRequest *r = fc_call_new(no, FC_OP_READ, &result);
-
-	Assert(no < FC_DEVICES);
-	if (r != NULL)
-	{
-		r->fault.us = fc_failpoint_fault_of(FC_FP_STORE_READ, no).us;
-		r->n = 1;
-		r->offset[0] = 0;
-		result = fc_call_make(r, timeout_ms);
-	}
-	return result != -ETIMEDOUT || no_answer(result, timeout_ms, error);
-}
-
-void
-fc_store_release(FcDeviceNo no, int timeout_ms)
-{
-	ssize_t		result;
-	FcDeviceRequest *r = fc_call_new(no, FC_OP_CLOSE, &result);
-
-	Assert(no < FC_DEVICES);
-	if (result == FC_NO_PROCESS || (r != NULL && fc_call_make(r, timeout_ms > 0 ? Min(timeout_ms, OPEN_TIMEOUT_MS) : OPEN_TIMEOUT_MS) == 0))
-		return;
-	fc_process_abandon(no);
 }
 
 /* ---- what it is, and who may use it ---- */

@@ -103,6 +103,12 @@ typedef enum FcWarmLoad
 extern FcWarmLoad fc_warm_load(void);
 
 /*
+ * The cache begins without the device that has the log: it will not be asked for again, and no later run
+ * of the server believes it (K7).
+ */
+extern void fc_warm_give_up(const char *why);
+
+/*
  * Begins to write: K7, and a log that goes on with what was restored or, if
  * nothing was, an empty one.
  */

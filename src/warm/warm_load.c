@@ -71,6 +71,24 @@ fc_warm_pending(void)
 	return fc_warm != NULL && fc_warm->pending;
 }
 
+void
+fc_warm_give_up(const char *why)
+{
+	FcRunId		run;
+
+	Assert(fc_warm_pending() && fc_directory_is_mine());
+	(void) refuse("%s", why);
+	fc_directory_touching_ends();
+
+	/*
+	 * were this not written, the log would be harmless all the same: until
+	 * the next checkpoint it stays right
+	 */
+	if (pg_strong_random(&run, sizeof(run)))
+		(void) fc_warm_write_run(&run, 0);
+	fc_warm_remove_stop();
+}
+
 /* The valid root with the highest number; false if there is none. */
 static bool
 read_root(void)

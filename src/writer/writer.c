@@ -35,6 +35,8 @@
  */
 #include "postgres.h"
 
+#include "admission/admission.h"
+#include "advice/advice.h"
 #include "bufscan.h"
 #include "cache/cache.h"
 #include "cache/cache_devices.h"
@@ -43,6 +45,7 @@
 #include "directory/directory.h"
 #include "failpoint.h"
 #include "handoff.h"
+#include "health.h"
 #include "miscadmin.h"
 #include "policy.h"
 #include "postmaster/bgworker.h"
@@ -64,6 +67,7 @@
 
 #define BUSY_SLEEP_MS 50
 #define IDLE_SLEEP_MS 1000
+#define FIRST_PATIENCE_S 30		/* for the first device, if it has a log */
 #define IDLE_ROUNDS 100			/* rounds without evictions before it sleeps
 								 * longer */
 #define MIN_WINDOW 512			/* frames */
@@ -126,6 +130,14 @@ static uint64 probe_at;
 static uint64 active_since;
 static bool in_series;			/* there was trouble since forget_trouble() */
 static FcWarnings warnings;
+
+/* D6: it may go on with other devices than the first, which can't be opened for that reason. */
+static bool waits_for_others;
+static FcReason without_first;
+
+/* That is over, and whose requests to enable it answers. */
+static bool others_looked_for;
+static uint32 others_asked;
 
 FcPart
 fc_writer_part(void)
@@ -345,6 +357,7 @@ open_device(FcReason *error)
 	bool		restored = false;
 	uint32		kept;
 
+	fc_devices_stop_opening(FC_THE_DEVICE);
 	if (!test_passed(error) || !fc_store_answers(FC_THE_DEVICE, fc_setting_io_timeout, error))
 		return false;
 	if (!fc_store_open(FC_THE_DEVICE, fc_setting_file, fc_setting_size, fc_warm_log_blocks(), fc_setting_require_mount, fc_setting_io_timeout, before_use, error) ||	/* O3 */
@@ -380,6 +393,64 @@ open_device(FcReason *error)
 	return true;
 }
 
+/*
+ * D6: the first device can't be opened.  Are there others to go on with?  One
+ * of them is waited for, in the rounds that follow.  A log that the first one
+ * has for the whole cache is worth a while: its file system may be mounted late.
+ */
+static bool
+wait_for_others(const FcReason *why)
+{
+	static uint64 failed_at = 0;
+	uint64		now = fc_now_ns();
+
+	FcReason	unbounded;
+
+	if (!shared->tested || !fc_store_can_bound(FC_THE_DEVICE, fc_setting_io_timeout, &unbounded))
+		return false;
+	if (failed_at == 0)
+		failed_at = now;
+	if (fc_warm_pending() && now - failed_at < fc_failpoint_number("FC_FIRST_PATIENCE_S", FIRST_PATIENCE_S) * UINT64CONST(1000000000))
+		return false;
+	without_first = *why;
+	waits_for_others = fc_devices_wait_for_others();
+	return waits_for_others;
+}
+
+static void
+look_for_others(void)
+{
+	FcStoreStep step;
+
+	if (!waits_for_others)
+		return;
+	if (fc_cache_state() != FC_STATE_STARTING && fc_cache_state() != FC_STATE_OFF)
+		fc_devices_wait_no_more();	/* it has been opened, or disabled */
+	step = fc_devices_others();
+	if (step == FC_STEP_MORE)
+		return;
+
+	/*
+	 * who has asked by now is answered in the next round, by what has come of
+	 * it
+	 */
+	waits_for_others = false;
+	others_asked = pg_atomic_read_u32(&shared->asked);
+	others_looked_for = true;
+	if (step == FC_STEP_FAILED)
+	{
+		if (fc_cache_state() == FC_STATE_STARTING)
+			fc_cache_set_state(FC_STATE_OFF, &without_first);
+		return;
+	}
+	if (fc_warm_pending())
+		fc_warm_give_up("the first device cannot be opened");
+	fc_cache_purge_unless(true);	/* O2 */
+	fc_devices_first_is_away(&without_first);
+	if (note_active(fc_cache_set_state(FC_STATE_ACTIVE, NULL))) /* O4 */
+		ereport(LOG, (errmsg("pg_flashcache is active without its first device")));
+}
+
 /* First try, or the first after it was switched on. */
 static void
 open_first(void)
@@ -391,7 +462,10 @@ open_first(void)
 	fc_cache_set_state(FC_STATE_STARTING, &opening);
 	if (open_device(&error) || fc_cache_state() == FC_STATE_DETACHED)
 		return;
-	fc_cache_set_state(FC_STATE_OFF, &error);
+	if (wait_for_others(&error))
+		fc_cache_set_reason(&error);
+	else
+		fc_cache_set_state(FC_STATE_OFF, &error);
 }
 
 /* Flash was slower than the disk: is it still?  Its pages are good, they were looked after all the time. */
@@ -428,7 +502,10 @@ probe(void)
 	if (fc_cache_state() == FC_STATE_PAUSED)
 		probe_paused();
 	else if (!open_device(&error))
+	{
 		fc_cache_set_reason(&error);
+		(void) wait_for_others(&error);
+	}
 	if (is_away())
 	{
 		pause_s = fc_policy_longer_pause(pause_s);
@@ -436,17 +513,33 @@ probe(void)
 	}
 }
 
-/* The first device alone is off: the cache goes on meanwhile. */
-static void
+/*
+ * The first device alone is off: the cache goes on meanwhile, and nobody waits.
+ * True if it is over, whatever has come of it.
+ */
+static bool
 probe_first(void)
 {
 	FcReason	error;
 
-	fc_count(FC_PROBED);
-	if (!fc_devices_open_first(fc_warm_log_blocks(), &error))
-		fc_devices_first_failed(&error);
-	else if (fc_warm_begin(false) == FC_IO_BROKEN)
-		fc_cache_device_broken();
+	if (!fc_devices_opens(FC_THE_DEVICE))
+	{
+		fc_warm_end();			/* no other request to it (H8) */
+		fc_count(FC_PROBED);
+	}
+	switch (fc_devices_open_first(fc_warm_log_blocks(), &error))
+	{
+		case FC_STEP_MORE:
+			return false;
+		case FC_STEP_FAILED:
+			fc_devices_first_failed(&error);
+			break;
+		case FC_STEP_DONE:
+			if (fc_warm_begin(false) == FC_IO_BROKEN)
+				fc_cache_device_broken();
+			break;
+	}
+	return true;
 }
 
 static bool
@@ -511,9 +604,20 @@ set_disabled(void)
 	ereport(LOG, (errmsg("pg_flashcache is disabled: %s", why.message)));
 }
 
+/* Whoever has asked by then. */
+static void
+answer(uint32 asked)
+{
+	/* later ones may have been answered by now */
+	if ((int32) (asked - pg_atomic_read_u32(&shared->answered)) > 0)
+		pg_atomic_write_u32(&shared->answered, asked);
+	ConditionVariableBroadcast(&shared->answer);
+}
+
 static void
 run_state(void)
 {
+	static uint32 first_asked;
 	bool		timeout = timeout_changed();
 	uint32		asked = pg_atomic_read_u32(&shared->asked);
 	FcState		state = fc_cache_state();
@@ -536,20 +640,30 @@ run_state(void)
 		fc_cache_set_state(FC_STATE_PAUSED, &why);
 	tell_log();
 
-	if (asked != pg_atomic_read_u32(&shared->answered))
+	if (!is_away() && fc_devices_first_is_off() &&
+		(fc_devices_opens(FC_THE_DEVICE) || asked != pg_atomic_read_u32(&shared->answered) || fc_devices_first_is_due()))
+	{
+		/* who asks while it is being opened is answered by the next opening */
+		if (!fc_devices_opens(FC_THE_DEVICE))
+			first_asked = asked;
+		if (probe_first())
+			answer(first_asked);
+	}
+	else if (others_looked_for)
+	{
+		others_looked_for = false;
+		answer(others_asked);
+	}
+	else if (asked != pg_atomic_read_u32(&shared->answered) && !waits_for_others)
 	{
 		if (is_away())
 		{
 			forget_trouble();
 			probe();
 		}
-		else if (fc_devices_first_is_off())
-			probe_first();
-		pg_atomic_write_u32(&shared->answered, asked);
-		ConditionVariableBroadcast(&shared->answer);
+		if (!waits_for_others)
+			answer(asked);
 	}
-	else if (fc_devices_first_is_due() && !is_away())
-		probe_first();
 	else if (paused_for_nothing() || (timeout && is_away()))
 	{
 		pause_s = FC_FIRST_PAUSE_S;
@@ -858,8 +972,11 @@ static long
 sleep_ms(int idle_rounds)
 {
 	uint64		now = fc_now_ns();
+	int			opening = fc_devices_look_again_ms();
 
 	Assert(idle_rounds >= 0);
+	if (opening > 0)
+		return opening;
 	if (probe_at != 0 && is_away())
 		return probe_at <= now ? BUSY_SLEEP_MS : Min((long) ((probe_at - now) / 1000000) + 1, IDLE_SLEEP_MS);
 	return idle_rounds < IDLE_ROUNDS ? BUSY_SLEEP_MS : IDLE_SLEEP_MS;
@@ -944,6 +1061,25 @@ on_sigterm(int signo, siginfo_t * info, void *context)
 	errno = save_errno;
 }
 
+/* What stands for the whole cache, in miniature, or as what is remembered of evicted pages, follows its devices. */
+static void
+follow_devices(void)
+{
+	static uint32 last = 0;
+	uint32		slots = fc_devices_slots();
+
+	if (slots == last)
+		return;
+	/* at start they are as the first device is */
+	if (last != 0 || slots != (uint32) fc_setting_size)
+	{
+		fc_advice_set_base(slots);
+		fc_admission_set_slots(slots);
+	}
+	fc_directory_scale_ghosts(slots);
+	last = slots;
+}
+
 void
 fc_writer_run(FcSelfTest test, FcDataPeek peek, FcTend tend)
 {
@@ -991,7 +1127,10 @@ fc_writer_run(FcSelfTest test, FcDataPeek peek, FcTend tend)
 		fc_writer_reload();
 		run_state();
 		fc_writer_devices_run(&sweeping);
+		look_for_others();
+		follow_devices();
 		take_sample();
+		fc_health_note_day();
 		warn_wrong_content();
 		scrubbing = fc_writer_scrub_run();
 		if (fc_cache_state() == FC_STATE_ACTIVE)

@@ -3,13 +3,8 @@
  * writer_scrub.c
  *	  How a session has the writer erase slots: pg_flashcache_scrub().
  *
- * One scrub at a time.  The session that asked waits for the end; it may
- * leave earlier, cancelled or dead, and the writer then stops at its next
- * batch.  What passes between the two:
- *
- *	IDLE --ask--> ASKED --writer--> RUNNING --writer--> DONE or GAVE_UP --> IDLE
- *
- * The last step is the session's, or the writer's if the session has left.
+ * One scrub at a time (writer_request.h).  If the session leaves, the writer
+ * stops at its next batch.
  *
  * Copyright (c) 2026, the pg_flashcache developers
  *
@@ -18,30 +13,21 @@
 #include "postgres.h"
 
 #include "compat.h"
-#include "handoff.h"
-#include "storage/condition_variable.h"
-#include "storage/ipc.h"
 #include "storage/shmem.h"
-#include "storage/spin.h"
 #include "writer/writer.h"
+#include "writer/writer_request.h"
 
-typedef enum ScrubState
+typedef struct ScrubAnswer
 {
-	SCRUB_IDLE,
-	SCRUB_ASKED,
-	SCRUB_RUNNING,
-	SCRUB_DONE,
-	SCRUB_GAVE_UP,
-} ScrubState;
+	bool		done;
+	FcScrubResult result;
+} ScrubAnswer;
 
 typedef struct ScrubShared
 {
-	slock_t		lock;			/* protects what follows but the last; leaf */
-	ScrubState	state;
-	bool		everything;
-	bool		abandoned;		/* nobody waits any more */
-	FcScrubResult result;
-	ConditionVariable ended;
+	FcRequest	request;
+	bool		everything;		/* what is asked */
+	ScrubAnswer answer;
 } ScrubShared;
 
 static ScrubShared *shared = NULL;
@@ -60,61 +46,46 @@ fc_writer_scrub_shmem_init(void)
 
 	shared = ShmemInitStruct(part.name, part.size, &found);
 	memset(shared, 0, sizeof(*shared));
-	SpinLockInit(&shared->lock);
-	ConditionVariableInit(&shared->ended);
+	fc_request_init(&shared->request, &shared->everything, sizeof(shared->everything), &shared->answer, sizeof(shared->answer));
 }
 
 /* ---- the writer's side ---- */
 
 static void
-end(ScrubState state, const FcScrubResult *result)
+end(bool done, const FcScrubResult *result)
 {
-	Assert(state == SCRUB_DONE || state == SCRUB_GAVE_UP);
+	static ScrubAnswer answer;
+
 	fc_cache_scrub_end();
-	SpinLockAcquire(&shared->lock);
-	shared->state = shared->abandoned ? SCRUB_IDLE : state;
-	shared->result = *result;
-	SpinLockRelease(&shared->lock);
-	ConditionVariableBroadcast(&shared->ended);
+	answer.done = done;
+	answer.result = *result;
+	fc_request_end(&shared->request, &answer);
 }
 
 void
 fc_writer_scrub_start(void)
 {
-	FcScrubResult none = {0};
-	bool		orphaned;
+	static const FcScrubResult none = {0};
 
-	/* a writer before this one was at it */
-	SpinLockAcquire(&shared->lock);
-	orphaned = shared->state == SCRUB_RUNNING;
-	SpinLockRelease(&shared->lock);
-	if (orphaned)
-		end(SCRUB_GAVE_UP, &none);
+	if (fc_request_is_orphaned(&shared->request))
+		end(false, &none);
 }
 
 bool
 fc_writer_scrub_run(void)
 {
 	FcScrubResult result = {0};
-	bool		begin;
-	bool		running;
 	bool		abandoned;
+	FcRequestState state = fc_request_look(&shared->request, &abandoned);
 
-	SpinLockAcquire(&shared->lock);
-	begin = shared->state == SCRUB_ASKED;
-	if (begin)
-		shared->state = SCRUB_RUNNING;
-	running = shared->state == SCRUB_RUNNING;
-	abandoned = shared->abandoned;
-	SpinLockRelease(&shared->lock);
-	if (!running)
+	if (state != FC_REQUEST_ASKED && state != FC_REQUEST_RUNNING)
 		return false;
 	if (abandoned)
 	{
-		end(SCRUB_GAVE_UP, &result);
+		end(false, &result);
 		return false;
 	}
-	if (begin)
+	if (state == FC_REQUEST_ASKED)
 		fc_cache_scrub_begin(shared->everything);
 	switch (fc_cache_scrub_step(&result))
 	{
@@ -123,10 +94,10 @@ fc_writer_scrub_run(void)
 		case FC_SCRUB_LATER:
 			return false;
 		case FC_SCRUB_DONE:
-			end(SCRUB_DONE, &result);
+			end(true, &result);
 			break;
 		case FC_SCRUB_GAVE_UP:
-			end(SCRUB_GAVE_UP, &result);
+			end(false, &result);
 			break;
 	}
 	return false;
@@ -134,77 +105,23 @@ fc_writer_scrub_run(void)
 
 /* ---- the session's side ---- */
 
-/* The session leaves, with the answer or without. */
-static void
-leave(int code, Datum arg)
-{
-	SpinLockAcquire(&shared->lock);
-	if (shared->state == SCRUB_RUNNING)
-		shared->abandoned = true;
-	else
-		shared->state = SCRUB_IDLE;
-	SpinLockRelease(&shared->lock);
-}
-
-static bool
-ask(bool everything)
-{
-	bool		free;
-
-	SpinLockAcquire(&shared->lock);
-	free = shared->state == SCRUB_IDLE;
-	if (free)
-	{
-		shared->state = SCRUB_ASKED;
-		shared->everything = everything;
-		shared->abandoned = false;
-	}
-	SpinLockRelease(&shared->lock);
-	return free;
-}
-
-/* Has it ended, and how? */
-static bool
-look(FcScrub *how, FcScrubResult *result)
-{
-	ScrubState	state;
-
-	SpinLockAcquire(&shared->lock);
-	state = shared->state;
-	*result = shared->result;
-	SpinLockRelease(&shared->lock);
-	Assert(state != SCRUB_IDLE);
-	*how = state == SCRUB_DONE ? FC_SCRUBBED : FC_SCRUB_FAILED;
-	return state == SCRUB_DONE || state == SCRUB_GAVE_UP;
-}
-
 FcScrub
 fc_writer_scrub(bool everything, FcScrubResult *result)
 {
-	FcScrub		how = FC_SCRUB_NO_WRITER;
+	ScrubAnswer answer;
 
 	memset(result, 0, sizeof(*result));
-	if (!fc_handoff_has_writer())
+	if (shared == NULL)
 		return FC_SCRUB_NO_WRITER;
-	if (!ask(everything))
-		return FC_SCRUB_UNDER_WAY;
-	PG_ENSURE_ERROR_CLEANUP(leave, (Datum) 0);
+	switch (fc_request_make(&shared->request, &everything, &answer, FC_WAIT_SCRUB))
 	{
-		fc_handoff_wake();
-		ConditionVariablePrepareToSleep(&shared->ended);
-		while (!look(&how, result))
-		{
-			/* looks again now and then, lest the writer ends without a word */
-			if (ConditionVariableTimedSleep(&shared->ended, 1000, FC_WAIT_SCRUB) &&
-				!fc_handoff_has_writer())
-			{
-				how = FC_SCRUB_NO_WRITER;
-				break;
-			}
-		}
-		ConditionVariableCancelSleep();
+		case FC_REQUEST_UNDER_WAY:
+			return FC_SCRUB_UNDER_WAY;
+		case FC_REQUEST_NO_WRITER:
+			return FC_SCRUB_NO_WRITER;
+		case FC_REQUEST_ANSWERED:
+			break;
 	}
-	PG_END_ENSURE_ERROR_CLEANUP(leave, (Datum) 0);
-	leave(0, (Datum) 0);
-	return how;
+	*result = answer.result;
+	return answer.done ? FC_SCRUBBED : FC_SCRUB_FAILED;
 }

@@ -20,8 +20,9 @@ def commands() -> list[list[str]]:
     return [line.removeprefix("ExecStart=").split() for line in lines]
 
 
-def test_there_are_three() -> None:
-    assert UNITS == ["pgflash-snapshot.service", "pgflash-snapshot.timer", "pgflash-snapshots.service"]
+def test_there_are() -> None:
+    kinds = ("drives.service", "drives.timer", "snapshot.service", "snapshot.timer", "snapshots.service")
+    assert [f"pgflash-{kind}" for kind in kinds] == UNITS
 
 
 @pytest.mark.parametrize("command", commands())

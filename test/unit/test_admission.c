@@ -251,11 +251,13 @@ candidates(void)
 {
 	FcChooser	c;
 	int			taken = 0;
+	void	   *memory;
 
 	check(chosen(4096, true) == FC_ADMIT_REGION, "chooser: neighbours that are alike: by region");
 	check(chosen(4096, false) == FC_ADMIT_PAGE, "chooser: pages anywhere: by page");
 
-	fc_chooser_init(&c, 4096, calloc(1, fc_chooser_size(4096)));
+	memory = calloc(1, fc_chooser_size(4096));
+	fc_chooser_init(&c, 4096, memory);
 	check(fc_chooser_mode(&c) == FC_ADMIT_PAGE, "chooser: by page at first");
 	for (uint64_t region = 0; region < 4000; region++)
 		(void) fc_chooser_offer(&c, key(region), key(region | UINT64_C(1) << 40), false);
@@ -266,6 +268,18 @@ candidates(void)
 		(void) fc_chooser_offer(&c, key(region | UINT64_C(1) << 30), key(region | UINT64_C(1) << 40), false);
 	check(c.choice.reads - taken == (uint32_t) taken || c.choice.reads - taken == (uint32_t) taken + 1,
 		  "chooser: the same regions each time");
+
+	/* devices are added: the same miniatures stand for four times as much */
+	c.choice.in_force = 1;
+	fc_chooser_resize(&c, 4096, 16384, memory);
+	check(c.choice.in_force == 1 && c.choice.reads == 0, "chooser: another size: what is in force stays, the rest begins anew");
+	for (uint64_t region = 0; region < 16000; region++)
+		(void) fc_chooser_offer(&c, key(region), key(region | UINT64_C(1) << 40), false);
+	check(c.choice.reads > 850 && c.choice.reads < 1150, "chooser: and a sixteenth of the regions is a sample");
+	fc_chooser_resize(&c, 4096, 4096, memory);
+	for (uint64_t region = 0; region < 4000; region++)
+		(void) fc_chooser_offer(&c, key(region), key(region | UINT64_C(1) << 40), false);
+	check(c.choice.reads == (uint32_t) taken, "chooser: as at first when they are removed");
 }
 
 int

@@ -7,6 +7,7 @@ CREATE EXTENSION pg_flashcache;
 \d pg_stat_flashcache_extents
 \d pg_flashcache_tablespaces
 \d pg_stat_flashcache_device
+\d pg_stat_flashcache_device_health
 SELECT count(*) FROM pg_stat_flashcache;
 SELECT count(*) FROM pg_stat_flashcache_session;
 SELECT count(*), count(writing) FROM pg_stat_flashcache_persistence;
@@ -52,7 +53,7 @@ SELECT attrelid::regclass AS view, count(*) AS columns, count(col_description(at
 FROM pg_attribute
 WHERE attrelid IN ('pg_stat_flashcache'::regclass, 'pg_stat_flashcache_session'::regclass, 'pg_flashcache_pages'::regclass,
   'pg_stat_flashcache_persistence'::regclass, 'pg_stat_flashcache_extents'::regclass, 'pg_flashcache_tablespaces'::regclass,
-  'pg_stat_flashcache_device'::regclass)
+  'pg_stat_flashcache_device'::regclass, 'pg_stat_flashcache_device_health'::regclass)
   AND attnum > 0
 GROUP BY 1 ORDER BY 1;
 SELECT p.oid::regprocedure AS unexplained FROM pg_depend d JOIN pg_proc p ON d.classid = 'pg_proc'::regclass AND p.oid = d.objid

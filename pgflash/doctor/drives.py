@@ -1,0 +1,213 @@
+"""pgflash drives: asks the drives below the devices of the cache how they are, and has the server show it.
+
+The server does not ask them itself: smartctl needs rights that it must not have. Whoever runs this has them, and needs of the
+server no more than pg_monitor and the function by which drives are reported.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any
+
+import psycopg
+import typer
+from psycopg import sql
+from rich.console import Console
+from rich.table import Table
+
+from pgflash import safe
+from pgflash.doctor.command import Session
+from pgflash.doctor.facts.blocks import Block
+from pgflash.doctor.facts.machine import Machine, Mount
+from pgflash.doctor.facts.places import look_at
+from pgflash.doctor.facts.smart import Health, health_of
+from pgflash.errors import EXIT_ADVICE, ArgumentError, BrokeOff, MachineError
+from pgflash.shown import cell, json_text
+
+ARGUMENTS = "text, text, text, boolean, integer, integer, integer, bigint, integer, bigint, bigint"
+VIEW = "pg_stat_flashcache_device_health"
+MOST = 1000
+
+
+@dataclass(frozen=True)
+class Report:
+    """What the server is told of a device; of several drives below it, of the one that is worst."""
+
+    path: str
+    drive: str = ""
+    health: Health | None = None
+    rated_bytes_a_day: int | None = None
+    problem: str = ""
+
+
+def left(health: Health) -> int:
+    """As the server counts it, from 100 down to 0; 101 if the drive says nothing of it."""
+    if health.passed is False or health.critical_warning:
+        return 0
+    found = [] if health.used_percent is None else [100 - min(health.used_percent, 100)]
+    if health.spare_percent is not None:
+        threshold = min(health.spare_threshold or 0, 99)
+        found.append(max(0, (health.spare_percent - threshold) * 100 // (100 - threshold)))
+    return min(found, default=101)
+
+
+def ask(machine: Machine, path: str, mounts: list[Mount], writes_a_day: float | None) -> Report:
+    place = look_at(machine, "flash", path, mounts)
+    if place.block is None:
+        kind = place.mount.kind if place.mount else "nothing that is known"
+        return Report(path, problem=f"{path} is on {kind}, which has no drive")
+    found: list[tuple[int, Block, Health]] = []
+    problems = []
+    for leaf in place.block.leaves():
+        drive = Block(machine, leaf.disk)
+        answer = health_of(machine, drive.name)
+        if isinstance(answer, str):
+            problems.append(answer)
+        else:
+            found.append((left(answer), drive, answer))
+    if not found:
+        return Report(path, problem="; ".join(dict.fromkeys(problems)))
+    _, drive, health = min(found, key=lambda item: item[0])
+    rated = round(drive.disk_bytes * writes_a_day) if writes_a_day and drive.disk_bytes else None
+    return Report(path, drive.name, health, rated)
+
+
+def _within(value: int | None, least: int, most: int) -> int | None:
+    """What a drive says that makes no sense is as good as nothing, and must not keep the rest from being shown."""
+    return value if value is not None and least <= value <= most else None
+
+
+def values(report: Report) -> list[Any]:
+    """The arguments of the server's function."""
+    health = report.health
+    assert health is not None
+    large = (1 << 63) - 1
+    return [
+        report.path, report.drive, health.model or None, health.passed if not health.critical_warning else False,
+        _within(health.used_percent, 0, 255), _within(health.spare_percent, 0, 100), _within(health.spare_threshold, 0, 100),
+        _within(health.media_errors, 0, large), _within(health.temperature, -273, 1000), _within(health.written, 0, large),
+        _within(report.rated_bytes_a_day, 0, large),
+    ]  # fmt: skip
+
+
+class Cache:
+    """The server's side."""
+
+    def __init__(self, connection: safe.Connection) -> None:
+        self.connection = connection
+        try:
+            found = safe.extension(connection)
+            safe.require(found)
+            there = found and safe.relation(connection, VIEW) and safe.function(connection, "pg_flashcache_report_drive", ARGUMENTS)
+        except psycopg.Error as error:
+            raise MachineError(f"the server could not be asked: {str(error).strip()}") from error
+        if found is None:
+            raise MachineError(
+                "the extension pg_flashcache is not in this database", "name another database, or run CREATE EXTENSION pg_flashcache there"
+            )
+        if not there:
+            raise MachineError(
+                f"version {found.version} of the extension does not show drives", "ALTER EXTENSION pg_flashcache UPDATE, in this database"
+            )
+        self.schema = sql.SQL(found.schema)  # quoted by the server
+        self.role = found.role
+
+    def _run(self, statement: sql.Composed, parameters: list[Any] | None = None) -> list[tuple[Any, ...]]:
+        try:
+            cursor = self.connection.execute(statement, parameters)
+            return cursor.fetchall()
+        except psycopg.errors.InsufficientPrivilege as error:
+            raise MachineError(
+                f"this role may not do that: {str(error).strip()}",
+                f"GRANT pg_monitor TO {self.role}; GRANT EXECUTE ON FUNCTION pg_flashcache_report_drive({ARGUMENTS}) TO {self.role}",
+            ) from error
+        except psycopg.Error as error:
+            raise BrokeOff(f"the server could not be told: {str(error).strip()}") from error
+
+    def paths(self) -> list[str]:
+        rows = self._run(sql.SQL("SELECT path FROM {}.{} ORDER BY device").format(self.schema, sql.SQL("pg_stat_flashcache_device_health")))
+        return [str(row[0]) for row in rows]
+
+    def tell(self, report: Report) -> None:
+        given = sql.SQL(
+            "%s::text, %s::text, %s::text, %s::boolean, %s::integer, %s::integer, %s::integer, %s::bigint, %s::integer, %s::bigint, %s::bigint"
+        )
+        self._run(sql.SQL("SELECT {}.pg_flashcache_report_drive({})").format(self.schema, given), values(report))
+
+    def shown(self) -> list[dict[str, Any]]:
+        rows = self._run(
+            sql.SQL("SELECT pg_catalog.to_jsonb(h) FROM {}.pg_stat_flashcache_device_health h ORDER BY device").format(self.schema)
+        )
+        return [dict(row[0]) for row in rows]
+
+
+def drives_command(
+    conninfo: Annotated[
+        str, typer.Argument(help="Connection string of the server. What is not in it comes from PGHOST, PGDATABASE ...")
+    ] = "",
+    drive_writes_a_day: Annotated[
+        float | None,
+        typer.Option(
+            metavar="NUMBER",
+            help="How often the drive may be written in full in a day, by its data sheet (DWPD): drives do not say. For rated_bytes_a_day.",
+        ),
+    ] = None,
+    json_: Annotated[bool, typer.Option("--json", help="JSON on standard output, errors included.")] = False,
+) -> None:
+    """Asks the drives below the cache how they are, by smartctl, for the view pg_stat_flashcache_device_health."""
+    if drive_writes_a_day is not None and not 0 < drive_writes_a_day <= MOST:
+        raise ArgumentError(f"--drive-writes-a-day: {drive_writes_a_day:g} will not do", f"more than 0, and {MOST} at most; 1 is usual")
+    with contextlib.closing(Session(conninfo or "application_name='pgflash drives'")) as session:
+        status = run(session, drive_writes_a_day, json_)
+    if status:
+        raise typer.Exit(status)
+
+
+def run(session: Session, writes_a_day: float | None, as_json: bool) -> int:
+    assert session.connection
+    cache = Cache(session.connection)
+    paths = cache.paths()
+    if not paths:
+        raise MachineError("this server has no cache", "pg_stat_flashcache says why, in state and reason")
+    facts = session.facts("", "", 0, True)
+    if facts.server and not facts.server.local:
+        raise MachineError(facts.server.not_local.replace("the doctor", "it"))
+    mounts = session.machine.mounts(facts.server.postmaster if facts.server else None)
+    reports = [ask(session.machine, path, mounts, writes_a_day) for path in paths]
+    for report in reports:
+        if report.health:
+            cache.tell(report)
+    problems = {report.path: report.problem for report in reports if report.problem}
+    if len(problems) == len(paths):
+        raise MachineError(
+            "no drive could be asked: " + "; ".join(dict.fromkeys(problems.values())), "smartctl needs root, and a drive of its own"
+        )
+    _show(cache.shown(), reports, problems, as_json)
+    return EXIT_ADVICE if problems else 0
+
+
+def _show(rows: list[dict[str, Any]], reports: list[Report], problems: dict[str, str], as_json: bool) -> None:
+    if as_json:
+        told = [asdict(report) for report in reports]
+        print(json_text({"devices": rows, "reports": told, "problems": problems, "exit": EXIT_ADVICE if problems else 0}))
+        return
+    names = (
+        "path",
+        "drive",
+        "model",
+        "health",
+        "used_percent",
+        "spare_percent",
+        "media_errors",
+        "temperature",
+        "written_today",
+        "days_left",
+    )
+    table = Table(*(name.replace("_", " ") for name in names))
+    for row in rows:
+        table.add_row(*(cell("" if row[name] is None else str(row[name])) for name in names))
+    out = Console(highlight=False)
+    out.print(table)
+    for path, problem in problems.items():
+        out.print(cell(f"{path}: {problem}"), soft_wrap=True)

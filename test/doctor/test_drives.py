@@ -1,0 +1,151 @@
+"""pgflash drives: what smartctl says of the drives below the cache, and that the server shows it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pgflash.doctor import drives
+from pgflash.doctor.command import Session
+from pgflash.doctor.facts import Facts
+from pgflash.doctor.facts.smart import health_of
+from pgflash.errors import EXIT_ADVICE, MachineError
+
+from .fakes import CACHE, GB, PID, Fake
+from .test_real import Server, bin_folder
+
+needs_extension = pytest.mark.skipif(
+    not bin_folder() or not list(Path(bin_folder()).parent.glob("lib/pg_flashcache.so")), reason="no server with the extension"
+)
+
+
+def asked(fake: Fake, path: str = CACHE, writes: float | None = None) -> drives.Report:
+    machine = fake.facts().machine
+    return drives.ask(machine, path, machine.mounts(PID), writes)
+
+
+def test_a_good_drive(fake: Fake) -> None:
+    report = asked(fake, writes=1.5)
+    assert report.health is not None
+    assert (report.drive, report.problem, report.rated_bytes_a_day) == ("nvme0n1", "", 600 * GB)
+    assert drives.values(report) == [CACHE, "nvme0n1", "A Good Drive", True, 10, 100, 10, 0, 40, 512_000_000_000, 600 * GB]
+
+
+def test_it_says_little(fake: Fake) -> None:
+    fake.smart["nvme0n1"] = {"model_name": "", "smart_status": {"passed": True}}
+    assert drives.values(asked(fake)) == [CACHE, "nvme0n1", None, True, None, None, None, None, None, None, None]
+
+
+def test_it_says_what_cannot_be(fake: Fake) -> None:
+    log = fake.smart["nvme0n1"]["nvme_smart_health_information_log"]
+    log.update({"percentage_used": 999, "available_spare": -1, "data_units_written": 10**30})
+    fake.smart["nvme0n1"]["temperature"]["current"] = 10**6
+    assert drives.values(asked(fake)) == [CACHE, "nvme0n1", "A Good Drive", True, None, None, 10, 0, None, None, None]
+
+
+@pytest.mark.parametrize(
+    ("changed", "left"),
+    [
+        ({}, 90), ({"percentage_used": 120}, 0), ({"available_spare": 55, "available_spare_threshold": 10}, 50),
+        ({"available_spare": 10}, 0), ({"critical_warning": 1}, 0), ({"percentage_used": None, "available_spare": None}, 101),
+    ],
+)  # fmt: skip
+def test_what_is_left(fake: Fake, changed: dict[str, Any], left: int) -> None:
+    fake.smart["nvme0n1"]["nvme_smart_health_information_log"].update(changed)
+    found = health_of(fake.facts().machine, "nvme0n1")
+    assert not isinstance(found, str)
+    assert drives.left(found) == left
+
+
+def test_none_is_there(fake: Fake) -> None:
+    del fake.smart["nvme0n1"]
+    assert asked(fake).problem == "smartctl is not installed, or did not answer: apt-get install smartmontools"
+    fake.mount("/mnt/nvme", "0:50 / /mnt/nvme rw - tmpfs tmpfs rw")
+    assert asked(fake).problem == f"{CACHE} is on tmpfs, which has no drive"
+
+
+class FakeSession(Session):
+    """A real server, on a machine of files."""
+
+    def __init__(self, dsn: str, fake: Fake) -> None:
+        self.fake = fake
+        super().__init__(dsn, fake.facts(False).machine)
+
+    def facts(self, flash: str, data: str, seconds: float, quiet: bool) -> Facts:
+        return self.fake.facts(False)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    folder = Path(tempfile.mkdtemp(prefix="d."))
+    folder.chmod(0o755)
+    made = Server(
+        folder, shared_preload_libraries="pg_flashcache", pg_flashcache__file=f"{folder}/flash", pg_flashcache__size="1MB",
+        pg_flashcache__io_timeout="60s",
+    )  # fmt: skip
+    made.sql("CREATE EXTENSION pg_flashcache")
+    yield made
+    made.run("pg_ctl", "--silent", "--mode=immediate", "stop")
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def told(server: Server, fake: Fake, capsys: pytest.CaptureFixture[str], writes: float | None = None) -> tuple[int, dict[str, Any]]:
+    fake.mount(str(server.folder), f"259:1 / {server.folder} rw,noatime - ext4 /dev/nvme0n1p1 rw")
+    session = FakeSession(server.dsn, fake)
+    try:
+        status = drives.run(session, writes, True)
+    finally:
+        session.close()
+    return status, json.loads(capsys.readouterr().out)
+
+
+@needs_extension
+def test_the_server_shows_it(server: Server, fake: Fake, capsys: pytest.CaptureFixture[str]) -> None:
+    status, found = told(server, fake, capsys, 1.0)
+    assert (status, found["problems"]) == (0, {})
+    row = found["devices"][0]
+    assert {key: row[key] for key in ("device", "drive", "model", "health", "passed", "used_percent", "spare_percent", "temperature")} == {
+        "device": 1, "drive": "nvme0n1", "model": "A Good Drive", "health": 90, "passed": True, "used_percent": 10, "spare_percent": 100,
+        "temperature": 40,
+    }  # fmt: skip
+    assert (row["written"], row["written_today"], row["rated_bytes_a_day"]) == (512_000_000_000, 0, 400 * GB)
+    fake.smart["nvme0n1"]["nvme_smart_health_information_log"]["data_units_written"] += 2
+    _, found = told(server, fake, capsys)
+    # it begins anew when a day has begun meanwhile
+    assert found["devices"][0]["written_today"] in (1_024_000, 0)
+    assert found["devices"][0]["rated_bytes_a_day"] is None
+
+
+@needs_extension
+def test_who_may_not(server: Server, fake: Fake, capsys: pytest.CaptureFixture[str]) -> None:
+    server.sql("CREATE ROLE watcher LOGIN; GRANT pg_monitor TO watcher")
+    dsn = server.dsn
+    server.dsn = dsn.replace("user=postgres", "user=watcher")
+    try:
+        with pytest.raises(MachineError, match="permission denied for function pg_flashcache_report_drive") as raised:
+            told(server, fake, capsys)
+        assert "GRANT EXECUTE ON FUNCTION pg_flashcache_report_drive(text, " in str(raised.value.hint)
+    finally:
+        server.dsn = dsn
+    server.sql(f"GRANT EXECUTE ON FUNCTION pg_flashcache_report_drive({drives.ARGUMENTS}) TO watcher")
+    server.dsn = dsn.replace("user=postgres", "user=watcher")
+    try:
+        assert told(server, fake, capsys)[0] == 0
+    finally:
+        server.dsn = dsn
+
+
+@needs_extension
+def test_nothing_to_tell(server: Server, fake: Fake, capsys: pytest.CaptureFixture[str]) -> None:
+    fake.smart.clear()
+    with pytest.raises(MachineError, match="no drive could be asked: smartctl is not installed"):
+        told(server, fake, capsys)
+    server.sql(f"SELECT pg_flashcache_report_drive('{server.folder}/flash', 'x')")
+    assert server.sql("SELECT drive, health IS NULL FROM pg_stat_flashcache_device_health") == "x|t"
+    assert EXIT_ADVICE == 10
