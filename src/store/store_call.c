@@ -263,7 +263,7 @@ has_closed(Way *way)
 bool
 fc_call_closing(FcDeviceNo no)
 {
-	return ways[no].closing_fd >= 0;
+	return ways[no].closing_fd >= 0 || ways[no].opening != FC_NOT_BEGUN;
 }
 
 bool

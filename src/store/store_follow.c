@@ -28,7 +28,7 @@ static bool followed[FC_DEVICES];
 /* Changes of states that this process knows of. */
 static uint32 known_changes = FC_START_32;
 
-/* Has this process opened any? */
+/* Has this process opened any, or begun to?  What comes too late is to be closed as well. */
 static bool any_opened = false;
 
 /* H7 */
@@ -69,7 +69,7 @@ close_unused(uint32 changes, int timeout_ms)
 		if (fc_device_readable(no) || (fc_follow_fd[no] < 0 && !fc_call_closing(no)))
 			continue;
 		let_go(no, timeout_ms);
-		all &= fc_follow_fd[no] < 0;
+		all &= fc_follow_fd[no] < 0 && !fc_call_closing(no);
 	}
 	if (all)
 		known_changes = changes;
@@ -157,10 +157,10 @@ fc_follow(FcDeviceNo no, int timeout_ms)
 	}
 	fc_follow_opening[no] = generation;
 	followed[no] = false;		/* until it is known to be right */
+	any_opened = true;
 	fd = open_to_read(no, device, timeout_ms);
 	if (fd < 0)
 		return false;
-	any_opened = true;
 	fc_call_opened(fd);
 	fc_follow_fd[no] = fd;
 	if (!is_as_seen(fd, device))

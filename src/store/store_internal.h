@@ -225,7 +225,7 @@ extern int	fc_call_open(FcDeviceNo no, const char *path, int flags, int timeout_
  */
 extern bool fc_call_close_late(FcDeviceNo no);
 
-/* Is a descriptor being closed, or still to be? */
+/* Is a descriptor being closed, or still to be?  Also one that was opened too late, and has come or may come. */
 extern bool fc_call_closing(FcDeviceNo no);
 
 /* That number has just been opened: if it was to be closed, it has been. */
