@@ -80,6 +80,9 @@ fc_devices_set_flags(FcDeviceNo no, uint32 slots, bool open, bool readable)
 
 			fc_directory_set_chunk(chunk, n, open ? n : 0, readable);
 		}
+	/* it has come into use: it may hold anything where a scrub has passed */
+	if (readable)
+		fc_cache_scrub_again();
 }
 
 void

@@ -177,11 +177,15 @@ drain_some(void)
 
 static FcDeviceNo resized;
 
+/* O2, D5: it may be another file by now. */
 static void
 before_resized(bool same)
 {
 	if (!same)
 		fc_devices_forget(resized);
+	else
+		fc_directory_forget_erased();
+	fc_cache_scrub_again();
 }
 
 /* The device is opened with another size, and keeps what it has. */
