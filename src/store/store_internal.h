@@ -179,6 +179,14 @@ typedef enum FcDeviceOp
 	FC_OP_CLOSE,
 } FcDeviceOp;
 
+/* The file of another device, as far as is known of it. */
+typedef struct FcOtherDevice
+{
+	uint32		slots;			/* 0: there is none */
+	uint8		identity[FC_IDENTITY_BYTES];
+	struct stat seen;			/* zeros: not opened in this run */
+} FcOtherDevice;
+
 typedef struct FcDeviceRequest
 {
 	FcDeviceOp	op;
@@ -194,6 +202,7 @@ typedef struct FcDeviceRequest
 	bool		known;			/* it is the same if it has this header: */
 	uint8		known_identity[FC_IDENTITY_BYTES];
 	uint32		known_slots;
+	FcOtherDevice other[FC_DEVICES];	/* that must not be what is added */
 	bool		same;			/* answer of FC_OP_OPEN: as fc_store_open() */
 	int			n;
 	off_t		offset[FC_STORE_MAX_RUN];	/* of each page; those of a write
