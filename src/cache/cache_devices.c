@@ -29,6 +29,7 @@
 typedef struct Trouble
 {
 	uint32		pause_s;
+	bool		in_series;		/* there was trouble since it was forgotten */
 	uint64		probe_at;
 	uint64		active_since;
 	FcWarnings	warnings;
@@ -240,10 +241,11 @@ note_trouble(FcDeviceNo no)
 		return;
 	look_up(no, &entry);
 	fc_devices_set_flags(no, entry.slots, false, false);
-	if (t->pause_s == 0 || (t->active_since != 0 && fc_now_ns() - t->active_since >= QUIET_NS))
+	if (!t->in_series || (t->active_since != 0 && fc_now_ns() - t->active_since >= QUIET_NS))
 		fc_devices_forget_trouble(no);
 	else if (t->active_since != 0)
 		t->pause_s = fc_policy_longer_pause(t->pause_s);
+	t->in_series = true;
 	t->active_since = 0;
 	schedule_probe(no);
 	ereport(fc_policy_warn(&t->warnings, why.message, fc_now_ns()) ? WARNING : LOG,
@@ -285,7 +287,22 @@ fc_devices_first_is_back(void)
 		return;
 	fc_store_set_state(FC_THE_DEVICE, FC_DEVICE_ACTIVE, NULL);
 	fc_devices_set_flags(FC_THE_DEVICE, (uint32) fc_setting_size, true, true);
-	fc_devices_forget_trouble(FC_THE_DEVICE);
+	trouble[FC_THE_DEVICE].probe_at = 0;
+	fc_store_set_next_probe(FC_THE_DEVICE, 0);
+
+	/*
+	 * the cache was in use meanwhile: the series goes on if there is trouble
+	 * again
+	 */
+	if (fc_cache_state() != FC_STATE_ACTIVE)
+		fc_devices_forget_trouble(FC_THE_DEVICE);
+}
+
+void
+fc_devices_first_begins_anew(void)
+{
+	if (fc_devices_first_is_off())
+		fc_devices_forget_trouble(FC_THE_DEVICE);
 }
 
 bool
