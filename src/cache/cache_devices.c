@@ -448,6 +448,7 @@ is_listed(FcDeviceNo no, const char *path)
 static void
 take_over(FcDeviceNo no)
 {
+	static const FcReason interrupted = {"the process that was about to disable it has ended"};
 	FcDeviceState state = fc_store_state(no);
 	FcDeviceEntry entry;
 	FcReason	error;
@@ -466,9 +467,15 @@ take_over(FcDeviceNo no)
 		fc_devices_forget(no);
 		fc_devices_remove(no);
 	}
+	if (state == FC_DEVICE_DISABLED && !entry.disabled)
+	{
+		/* it was being disabled: opened anew, it is in use again */
+		fc_store_set_state(no, FC_DEVICE_OFF, &interrupted);
+		fc_devices_set_flags(no, entry.slots, false, false);
+	}
 	if (state != FC_DEVICE_ACTIVE && state != FC_DEVICE_DRAINING)
 		return;
-	/* what was not done with it is left undone; what was begun is undone */
+	/* D8: what was not done with it is left undone; what was begun is undone */
 	fc_store_set_slots(no, entry.slots);
 	if (!fc_store_adopt(no, fc_setting_io_timeout, &error) ||
 		!fc_devices_place_more(no, entry.slots, &error))

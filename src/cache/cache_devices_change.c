@@ -141,6 +141,7 @@ add_device(const char *path, uint32 slots, FcReason *error)
 static FcChangeStep
 enable_device(FcDeviceNo no, FcReason *error)
 {
+	static const FcReason opening = {"it is being opened"};
 	FcDeviceEntry entry;
 
 	if (fc_store_state(no) == FC_DEVICE_ACTIVE)
@@ -149,6 +150,8 @@ enable_device(FcDeviceNo no, FcReason *error)
 	entry.disabled = false;
 	fc_list_set_entry(no, &entry);
 	fc_devices_forget_trouble(no);
+	if (fc_store_state(no) == FC_DEVICE_DISABLED)
+		fc_store_set_state(no, FC_DEVICE_CLOSED, &opening);
 	if (fc_devices_open(no, false, error))
 		return FC_CHANGE_DONE;
 	fc_store_set_state(no, FC_DEVICE_OFF, error);
