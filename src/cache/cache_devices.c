@@ -301,8 +301,14 @@ fc_devices_first_is_back(void)
 void
 fc_devices_first_begins_anew(void)
 {
-	if (fc_devices_first_is_off())
-		fc_devices_forget_trouble(FC_THE_DEVICE);
+	Trouble    *t = &trouble[FC_THE_DEVICE];
+
+	if (!fc_devices_first_is_off())
+		return;
+	/* when it is tried next stays: the cache may be paused, and it is not tried now */
+	t->pause_s = FC_FIRST_PAUSE_S;
+	t->in_series = false;
+	memset(&t->warnings, 0, sizeof(t->warnings));
 }
 
 bool
