@@ -305,7 +305,11 @@ fc_devices_first_begins_anew(void)
 
 	if (!fc_devices_first_is_off())
 		return;
-	/* when it is tried next stays: the cache may be paused, and it is not tried now */
+
+	/*
+	 * when it is tried next stays: the cache may be paused, and it is not
+	 * tried now
+	 */
 	t->pause_s = FC_FIRST_PAUSE_S;
 	t->in_series = false;
 	memset(&t->warnings, 0, sizeof(t->warnings));
