@@ -12,7 +12,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(usleep);
 
-use constant { MB => 1 << 20, HEADER => 65536 };
+use constant MB => 1 << 20;
 
 my $conf = "bgwriter_lru_maxpages = 0\ncheckpoint_timeout = 1h\nautovacuum = off\nmax_logical_replication_workers = 0\npg_flashcache.max_size = '16MB'\n";
 
@@ -38,7 +38,7 @@ my $conf = "bgwriter_lru_maxpages = 0\ncheckpoint_timeout = 1h\nautovacuum = off
 	};
 
 	add($node, $_, 3 * MB) foreach $second, $third;
-	fill($node, 's', 60, 'small', $first);
+	fill($node, 's', 120, 'small', $first);
 	# hits of s keep it there, on the first device; of t there are so many that each has some
 	my $hit = sub {
 		for (1 .. 2)
@@ -77,15 +77,23 @@ my $conf = "bgwriter_lru_maxpages = 0\ncheckpoint_timeout = 1h\nautovacuum = off
 	is(answer($asked), "t\n", 'replaced while it was');
 	is(in_file('SECRET', $_), 0, "replaced: no page of the dropped table is in $_") foreach $first, $second, $third;
 
-	# one goes off when it has been erased, and is not flushed
-	$hit->();
-	fill($node, 't', 900, 'SECRET', $first);
+	# one goes off when it has been erased, and is not flushed: its process ends, and the next one does not find the file
+	fill($node, 't', 900, 'SECRET', $first, $second);
 	$node->safe_psql('postgres', 'DROP TABLE t; CHECKPOINT');
 	$scrub_asked = $scrub->();
-	goes_off($node, $control, 's', 1);
+	for (1 .. 10 * $PostgreSQL::Test::Utils::timeout_default)
+	{
+		last if !in_file('SECRET', $second);
+		usleep(100_000);
+	}
+	my %processes = device_processes($node);
+	my ($process) = grep { my $pid = $_; grep { (readlink $_ // '') eq $second } glob "/proc/$pid/fd/*" } keys %processes;
+	rename $second, "$second.away" or die $!;
+	kill 'KILL', $process or die 'no process';
 	fc_failpoint($control, 'store_write', 'off');
 	like(answer($scrub_asked), qr/ERROR:  the flash cache could not be erased\nDETAIL:  \d+ slots were erased, [1-9]\d* could not be written/,
 		'off: a scrub says that what it has erased there may come back');
+	is(devices($node, 'device, state'), "1|active\n2|off\n3|active", 'off: it is');
 	$control->quit;
 	$node->stop;
 }

@@ -11,7 +11,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-use constant { MB => 1 << 20, HEADER => 65536 };
+use constant MB => 1 << 20;
 
 my $conf = "bgwriter_lru_maxpages = 0\ncheckpoint_timeout = 1h\nautovacuum = off\nmax_logical_replication_workers = 0\npg_flashcache.max_size = '16MB'\n";
 
