@@ -29,6 +29,7 @@
 typedef struct Trouble
 {
 	uint32		pause_s;
+	bool		in_series;		/* there was trouble since it was forgotten */
 	uint64		probe_at;
 	uint64		active_since;
 	FcWarnings	warnings;
@@ -93,6 +94,9 @@ fc_devices_set_flags(FcDeviceNo no, uint32 slots, bool open, bool readable)
 
 			fc_directory_set_chunk(chunk, n, open ? n : 0, readable);
 		}
+	/* it has come into use: it may hold anything where a scrub has passed */
+	if (readable)
+		fc_cache_scrub_again();
 }
 
 void
@@ -167,10 +171,11 @@ note_trouble(FcDeviceNo no)
 		return;
 	look_up(no, &entry);
 	fc_devices_set_flags(no, entry.slots, false, false);
-	if (t->pause_s == 0 || (t->active_since != 0 && fc_now_ns() - t->active_since >= QUIET_NS))
+	if (!t->in_series || (t->active_since != 0 && fc_now_ns() - t->active_since >= QUIET_NS))
 		fc_devices_forget_trouble(no);
 	else if (t->active_since != 0)
 		t->pause_s = fc_policy_longer_pause(t->pause_s);
+	t->in_series = true;
 	t->active_since = 0;
 	schedule_probe(no);
 	ereport(fc_policy_warn(&t->warnings, why.message, fc_now_ns()) ? WARNING : LOG,
@@ -186,6 +191,14 @@ fc_devices_note_trouble(void)
 	for (FcDeviceNo no = 0; no < FC_DEVICES; no++)
 		if (fc_store_state(no) == FC_DEVICE_OFF)
 			note_trouble(no);
+}
+
+void
+fc_devices_end_series(FcDeviceNo no)
+{
+	trouble[no].pause_s = FC_FIRST_PAUSE_S;
+	trouble[no].in_series = false;
+	memset(&trouble[no].warnings, 0, sizeof(trouble[no].warnings));
 }
 
 void
@@ -328,6 +341,7 @@ is_listed(FcDeviceNo no, const char *path)
 static void
 take_over(FcDeviceNo no)
 {
+	static const FcReason interrupted = {"the process that was about to disable it has ended"};
 	FcDeviceState state = fc_store_state(no);
 	FcDeviceEntry entry;
 	FcReason	error;
@@ -346,9 +360,15 @@ take_over(FcDeviceNo no)
 		fc_devices_forget(no);
 		fc_devices_remove(no);
 	}
+	if (state == FC_DEVICE_DISABLED && !entry.disabled)
+	{
+		/* it was being disabled: opened anew, it is in use again */
+		fc_store_set_state(no, FC_DEVICE_OFF, &interrupted);
+		fc_devices_set_flags(no, entry.slots, false, false);
+	}
 	if (state != FC_DEVICE_ACTIVE && state != FC_DEVICE_DRAINING)
 		return;
-	/* what was not done with it is left undone; what was begun is undone */
+	/* D8: what was not done with it is left undone; what was begun is undone */
 	fc_store_set_slots(no, entry.slots);
 	if (!fc_store_adopt(no, fc_setting_io_timeout, &error) ||
 		!fc_devices_place_more(no, entry.slots, &error))

@@ -67,6 +67,9 @@ extern bool fc_devices_first_is_off(void);
 /* It is not what was opened: it goes off, with the cache if no other is in use. */
 extern void fc_devices_first_is_lost(const FcReason *why);
 
+/* Somebody asks for it: its pauses are short again. */
+extern void fc_devices_first_begins_anew(void);
+
 /* Is it time to try it again? */
 extern bool fc_devices_first_is_due(void);
 

@@ -44,13 +44,46 @@ fc_devices_changes(FcDeviceNo no)
 	return change.active && change.no == no;
 }
 
+/* The next part of a path, without what means nothing: // and /./ */
+static const char *
+next_part(const char *at, size_t *len)
+{
+	for (;;)
+	{
+		at += strspn(at, "/");
+		*len = strcspn(at, "/");
+		if (*len != 1 || *at != '.')
+			return at;
+		at++;
+	}
+}
+
+/* Both are absolute.  What else may be two ways to one file is found when it is opened. */
+static bool
+is_same_path(const char *a, const char *b)
+{
+	size_t		a_len;
+	size_t		b_len;
+
+	do
+	{
+		a = next_part(a, &a_len);
+		b = next_part(b, &b_len);
+		if (a_len != b_len || strncmp(a, b, a_len) != 0)
+			return false;
+		a += a_len;
+		b += b_len;
+	} while (a_len > 0);
+	return true;
+}
+
 static FcDeviceNo
 find_device(const char *path)
 {
 	FcDeviceEntry entry;
 
 	for (FcDeviceNo no = FC_THE_DEVICE + 1; no < FC_DEVICES; no++)
-		if (fc_list_entry(no, &entry) && strcmp(entry.path, path) == 0)
+		if (fc_list_entry(no, &entry) && is_same_path(entry.path, path))
 			return no;
 	return FC_NO_DEVICE;
 }
@@ -232,11 +265,15 @@ drain_some(void)
 
 static FcDeviceNo resized;
 
+/* O2, D5: it may be another file by now. */
 static void
 before_resized(bool same)
 {
 	if (!same)
 		fc_devices_forget(resized);
+	else
+		fc_directory_forget_erased();
+	fc_cache_scrub_again();
 }
 
 /* The device is opened with another size, and keeps what it has. */
@@ -374,7 +411,7 @@ fc_devices_change(FcDeviceChange what, const char *path, uint32 slots, FcReason 
 	FcDeviceEntry entry;
 
 	Assert(fc_directory_is_mine() && !change.active);
-	if (strcmp(path, fc_setting_file) == 0)
+	if (is_same_path(path, fc_setting_file))
 	{
 		fc_fail(error, what == FC_CHANGE_ADD ? "Name another one." :
 				"It is changed by pg_flashcache.file, pg_flashcache.size and pg_flashcache.enabled.",

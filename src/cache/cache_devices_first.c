@@ -47,7 +47,20 @@ fc_devices_first_is_back(void)
 		return;
 	fc_store_set_state(FC_THE_DEVICE, FC_DEVICE_ACTIVE, NULL);
 	fc_devices_set_flags(FC_THE_DEVICE, (uint32) fc_setting_size, true, true);
-	fc_devices_forget_trouble(FC_THE_DEVICE);
+
+	/*
+	 * where the cache was in use meanwhile, the series goes on if there is
+	 * trouble again
+	 */
+	if (fc_cache_state() != FC_STATE_ACTIVE)
+		fc_devices_forget_trouble(FC_THE_DEVICE);
+}
+
+void
+fc_devices_first_begins_anew(void)
+{
+	if (fc_devices_first_is_off())
+		fc_devices_end_series(FC_THE_DEVICE);
 }
 
 FcStoreStep

@@ -28,6 +28,12 @@ extern void fc_devices_forget_trouble(FcDeviceNo no);
 /* It has just been opened. */
 extern void fc_devices_note_active(FcDeviceNo no);
 
+/*
+ * The next trouble is the first of a series.  When it is tried next stays: the
+ * cache may be paused, and it is not tried now.
+ */
+extern void fc_devices_end_series(FcDeviceNo no);
+
 /* ---- cache_devices_open.c ---- */
 
 /*

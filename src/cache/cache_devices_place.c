@@ -18,6 +18,7 @@
 #include "amount.h"
 #include "cache/cache.h"
 #include "cache/cache_devices_internal.h"
+#include "cache/cache_internal.h"
 #include "settings.h"
 
 /* The log's, as far as the writer knows. */
@@ -86,6 +87,7 @@ find_all(FcDeviceNo no, uint32 slots, bool really, bool open, FcReason *error)
 {
 	bool		taken[FC_CHUNKS] = {false};
 	uint64		found = 0;
+	bool		more = really && open;
 	uint32		n;
 
 	for (uint32 index = 0; (n = fc_devices_chunk_wants(slots, index)) > 0; index++)
@@ -118,10 +120,14 @@ find_all(FcDeviceNo no, uint32 slots, bool really, bool open, FcReason *error)
 			continue;
 		if (former < nchunks())
 			drain_chunk(former);
+		more = true;
 		fc_device_list->since[chunk] = position;	/* K16 */
 		fc_directory_set_chunk(chunk, n, open ? n : 0, open);
 		fc_store_set_chunk(chunk, no, index);
 	}
+	/* there is more of it than a scrub has seen */
+	if (more)
+		fc_cache_scrub_again();
 	return true;
 }
 

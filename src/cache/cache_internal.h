@@ -130,7 +130,10 @@ extern void fc_cache_end_trial(const FcStoreTrial *trial, bool good, FcReason *e
 
 /* ---- cache_scrub.c ---- */
 
-/* The directory was emptied: a scrub that is under way begins again. */
+/*
+ * The directory was emptied, or there is something where a scrub has passed that it has not seen: a device
+ * was opened, or chunks have got a place.  If one is under way, it begins again.
+ */
 extern void fc_cache_scrub_again(void);
 
 /* Why a page is read from where it is: FcRun.why. */

@@ -37,6 +37,12 @@ static FcScrubResult so_far;
 /* Devices that may be written to, as of this batch. */
 static bool ours[FC_DEVICES];
 
+/* That could not be had: nobody waits for them again and again. */
+static bool gone[FC_DEVICES];
+
+/* Slots erased on each of them: not for good before it is flushed. */
+static uint64 erased_on[FC_DEVICES];
+
 void
 fc_cache_scrub_begin(bool everything)
 {
@@ -50,6 +56,8 @@ fc_cache_scrub_again(void)
 {
 	at = 0;
 	memset(&so_far, 0, sizeof(so_far));
+	memset(gone, 0, sizeof(gone));
+	memset(erased_on, 0, sizeof(erased_on));
 	so_far.failed = fc_devices_slots_without_place();
 }
 
@@ -116,6 +124,7 @@ erase(const FcSlotNo *slots, int n, bool *broken)
 	{
 		fc_count_n(FC_SLOTS_ERASED, n);
 		so_far.erased += n;
+		erased_on[fc_store_device_of(slots[0])] += n;	/* a run lies on one */
 	}
 	else
 		so_far.failed += n;
@@ -127,6 +136,15 @@ make_durable(void)
 {
 	FcIo		io = FC_IO_OK;
 
+	/* one that has been erased, and has gone off since, can't be flushed */
+	for (FcDeviceNo no = 0; no < FC_DEVICES; no++)
+		if (!ours[no] && erased_on[no] > 0 && fc_store_state(no) != FC_DEVICE_NONE)
+		{
+			so_far.failed += erased_on[no];
+			so_far.erased -= erased_on[no];
+			erased_on[no] = 0;
+			fc_directory_forget_erased();
+		}
 	for (FcDeviceNo no = FC_THE_DEVICE + 1; no < FC_DEVICES && io == FC_IO_OK; no++)
 		if (ours[no])
 			io = fc_store_sync_device(no, fc_setting_io_timeout);
@@ -154,9 +172,10 @@ is_ours(FcState state)
 		FcReason	why;
 
 		ours[no] = false;
-		if (s != FC_DEVICE_ACTIVE && !(s == FC_DEVICE_CLOSED && state == FC_STATE_DISABLED))
+		if (s != FC_DEVICE_ACTIVE && !(s == FC_DEVICE_CLOSED && state == FC_STATE_DISABLED && !gone[no]))
 			continue;
 		ours[no] = fc_store_adopt(no, fc_setting_io_timeout, &why);
+		gone[no] = !ours[no];
 		if (!ours[no] && s == FC_DEVICE_ACTIVE)
 			fc_store_set_state(no, FC_DEVICE_OFF, &why);	/* O1 */
 	}
@@ -175,6 +194,7 @@ fc_cache_scrub_step(FcScrubResult *result)
 	FcSlotNo	slots[BATCH] = {0};
 	bool		limited;
 	bool		broken = false;
+	bool		done;
 	int			run;
 	int			n;
 
@@ -204,7 +224,9 @@ fc_cache_scrub_step(FcScrubResult *result)
 		return FC_SCRUB_LATER;
 	if (at < fc_directory_slots())
 		return FC_SCRUB_MORE;
-	return make_durable() ? FC_SCRUB_DONE : FC_SCRUB_GAVE_UP;
+	done = make_durable();
+	*result = so_far;
+	return done ? FC_SCRUB_DONE : FC_SCRUB_GAVE_UP;
 }
 
 void

@@ -18,9 +18,38 @@
 
 #include "failpoint.h"
 #include "store/store_internal.h"
+#include "store/store_list.h"
 #include "store/store_process.h"
 
 /* ---- requests to the device process ---- */
+
+/* What the headers of the other devices say, and which files they are. */
+static void
+note_others(FcDeviceRequest *r, FcDeviceNo no)
+{
+	memset(r->other, 0, sizeof(r->other));
+	for (FcDeviceNo i = 0; i < FC_DEVICES; i++)
+	{
+		const FcDevice *device = fc_device(i);
+		FcOtherDevice *other = &r->other[i];
+		FcDeviceEntry entry;
+
+		if (i == no)
+			continue;
+		if (pg_atomic_read_u32(unconstify(pg_atomic_uint32 *, &device->generation)) != 0)
+			other->seen = device->seen;
+		if (i == FC_THE_DEVICE)
+		{
+			other->slots = device->slots;
+			memcpy(other->identity, device->identity, sizeof(other->identity));
+		}
+		else if (fc_list_entry(i, &entry) && entry.opened)
+		{
+			other->slots = entry.slots;
+			memcpy(other->identity, entry.identity, sizeof(other->identity));
+		}
+	}
+}
 
 FcDeviceRequest *
 fc_call_new(FcDeviceNo no, FcDeviceOp op, ssize_t *result)
@@ -41,6 +70,8 @@ fc_call_new(FcDeviceNo no, FcDeviceOp op, ssize_t *result)
 			r->fault.action = FC_FP_OFF;
 			r->fault.us = 0;
 			r->read_fault = r->fault;
+			if (opens)
+				note_others(r, no);
 			return r;
 		case FC_NOT_ANSWERED:
 			*result = -ETIMEDOUT;	/* H5 */
@@ -306,7 +337,7 @@ has_closed(Way *way)
 bool
 fc_call_closing(FcDeviceNo no)
 {
-	return ways[no].closing_fd >= 0;
+	return ways[no].closing_fd >= 0 || ways[no].opening != FC_NOT_BEGUN;
 }
 
 bool

@@ -25,10 +25,13 @@ uint32		fc_follow_opening[FC_DEVICES];
 /* Is the descriptor known to lead there? */
 static bool followed[FC_DEVICES];
 
+/* Is it that of a file in memory?  Another device may have the number since. */
+static bool in_memory[FC_DEVICES];
+
 /* Changes of states that this process knows of. */
 static uint32 known_changes = FC_START_32;
 
-/* Has this process opened any? */
+/* Has this process opened any, or begun to?  What comes too late is to be closed as well. */
 static bool any_opened = false;
 
 /* H7 */
@@ -37,7 +40,7 @@ let_go(FcDeviceNo no, int timeout_ms)
 {
 	Assert(no < FC_DEVICES);
 	Assert(!fc_in_writer() || fc_follow_fd[no] < 0);
-	if (fc_follow_fd[no] >= 0 && fc_call_close(no, fc_follow_fd[no], timeout_ms > 0 && !fc_device(no)->in_memory))
+	if (fc_follow_fd[no] >= 0 && fc_call_close(no, fc_follow_fd[no], timeout_ms > 0 && !in_memory[no]))
 		fc_follow_fd[no] = -1;
 	(void) fc_call_close_late(no);
 }
@@ -69,7 +72,7 @@ close_unused(uint32 changes, int timeout_ms)
 		if (fc_device_readable(no) || (fc_follow_fd[no] < 0 && !fc_call_closing(no)))
 			continue;
 		let_go(no, timeout_ms);
-		all &= fc_follow_fd[no] < 0;
+		all &= fc_follow_fd[no] < 0 && !fc_call_closing(no);
 	}
 	if (all)
 		known_changes = changes;
@@ -157,12 +160,13 @@ fc_follow(FcDeviceNo no, int timeout_ms)
 	}
 	fc_follow_opening[no] = generation;
 	followed[no] = false;		/* until it is known to be right */
+	any_opened = true;
 	fd = open_to_read(no, device, timeout_ms);
 	if (fd < 0)
 		return false;
-	any_opened = true;
 	fc_call_opened(fd);
 	fc_follow_fd[no] = fd;
+	in_memory[no] = device->in_memory;
 	if (!is_as_seen(fd, device))
 	{
 		let_go(no, timeout_ms);

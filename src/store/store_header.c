@@ -14,6 +14,7 @@
 #include <sys/ioctl.h>
 
 #include "store/store_internal.h"
+#include "store/store_place.h"
 
 /* Bytes read at a place of the device, before it is in use; -1 with the reason. */
 static ssize_t
@@ -36,12 +37,15 @@ foreign(FcDevice *device, const char *path, const struct stat *st, FcReason *err
 	static const char what[] = "\"%s\" holds something that is not a flash cache";
 
 	if (S_ISBLK(st->st_mode))
-		return fc_fail_restart(error, "If nobody needs what is on it, clear its first megabyte (dd; wipefs clears less) and call pg_flashcache_enable(); else choose another device and restart the server.",
+		return fc_fail_restart(error, fc_place_hint("If nobody needs what is on it, clear its first megabyte (dd; wipefs clears less) and call pg_flashcache_enable(); else choose another device and restart the server.",
+													"If nobody needs what is on it, clear its first megabyte (dd; wipefs clears less) and add it again; else name another device.", "If nobody needs what is on it, clear its first megabyte (dd; wipefs clears less); else remove it by pg_flashcache_remove_device()."),
 							   what, path);
 	if (pg_atomic_read_u32(&device->generation) != 0 && fc_same_thing(st, &device->seen))
-		return fc_fail(error, "It was the cache's file until somebody wrote to it. Remove it if what it holds now is not needed.",
+		return fc_fail(error, fc_place_hint("It was the cache's file until somebody wrote to it. Remove it if what it holds now is not needed.",
+											"It was the cache's file until somebody wrote to it. Remove it if what it holds now is not needed.", "It was the cache's file until somebody wrote to it. Remove it if what it holds now is not needed; pg_flashcache_remove_device(), then pg_flashcache_add_device(), make it anew."),
 					   what, path);
-	return fc_fail_restart(error, "If nobody needs what is in it, move it elsewhere and call pg_flashcache_enable(); else choose another path and restart the server.", what, path);
+	return fc_fail_restart(error, fc_place_hint("If nobody needs what is in it, move it elsewhere and call pg_flashcache_enable(); else choose another path and restart the server.",
+												"Name another path; or, if nobody needs what is in it, move it elsewhere.", "If nobody needs what is in it, move it elsewhere. Then pg_flashcache_remove_device() and pg_flashcache_add_device() make the file anew, there or under another path."), what, path);
 }
 
 /*

@@ -185,6 +185,14 @@ typedef enum FcDeviceOp
 	FC_OP_TRY,					/* writes pages, reads them back, compares */
 } FcDeviceOp;
 
+/* The file of another device, as far as is known of it. */
+typedef struct FcOtherDevice
+{
+	uint32		slots;			/* 0: there is none */
+	uint8		identity[FC_IDENTITY_BYTES];
+	struct stat seen;			/* zeros: not opened in this run */
+} FcOtherDevice;
+
 typedef struct FcDeviceRequest
 {
 	FcDeviceOp	op;
@@ -203,6 +211,7 @@ typedef struct FcDeviceRequest
 	bool		known;			/* it is the same if it has this header: */
 	uint8		known_identity[FC_IDENTITY_BYTES];
 	uint32		known_slots;
+	FcOtherDevice other[FC_DEVICES];	/* that must not be what is added */
 	bool		same;			/* answer of FC_OP_OPEN: as fc_store_open() */
 	int			n;
 	off_t		offset[FC_STORE_MAX_RUN];	/* of each page; those of a write
@@ -245,7 +254,7 @@ extern int	fc_call_open(FcDeviceNo no, const char *path, int flags, int timeout_
  */
 extern bool fc_call_close_late(FcDeviceNo no);
 
-/* Is a descriptor being closed, or still to be? */
+/* Is a descriptor being closed, or still to be?  Also one that was opened too late, and has come or may come. */
 extern bool fc_call_closing(FcDeviceNo no);
 
 /* That number has just been opened: if it was to be closed, it has been. */

@@ -183,11 +183,14 @@ fc_open_hint(bool is_device)
 		case EROFS:
 			return "The file system is mounted read-only.";
 		case ENAMETOOLONG:
-			return "Set pg_flashcache.file to a shorter name and restart the server.";
+			return fc_place_hint("Set pg_flashcache.file to a shorter name and restart the server.",
+								 "Name a shorter path.", NULL);
 		case ELOOP:
-			return "Symbolic links are refused: put the file itself in that place, or name it and restart the server.";
+			return fc_place_hint("Symbolic links are refused: put the file itself in that place, or name it and restart the server.",
+								 "Symbolic links are refused: put the file itself in that place, or name it.", NULL);
 		default:
-			return "Check that the flash device is there and mounted.";
+			return fc_place_hint("Check that the flash device is there and mounted.",
+								 "Check that the flash device is there and mounted.", "Check that the flash device is there and mounted. If the file is gone for good: pg_flashcache_remove_device(), then pg_flashcache_add_device().");
 	}
 }
 
@@ -250,7 +253,8 @@ look_at(FcDevice *device, int folder, const char *name, const char *path, bool *
 	if (*found && !fc_place_check(path, st, error))
 		return false;
 	if (*found && S_ISREG(st->st_mode) && fc_place_in_dev(folder))
-		return fc_fail_restart(error, "Name a block device, or a file on local flash, and restart the server.",
+		return fc_fail_restart(error, fc_place_hint("Name a block device, or a file on local flash, and restart the server.",
+													"Name a block device, or a file on local flash.", NULL),
 							   "\"%s\" is a regular file in /dev, which is kept in memory", path);
 	if (!*found && (was_device(device, path) || fc_place_in_dev(folder)))
 		return fc_fail(error, DEVICE_HINT,
@@ -406,6 +410,29 @@ is_same_device(const FcDeviceRequest *r, int fd, const struct stat *st)
 		fc_header_is_same(device, block, FC_HEADER_BLOCK);
 }
 
+/* Is what is added another device of this cache already, under another name? */
+static bool
+is_other(const FcDeviceRequest *r, int fd, const struct stat *st, FcReason *error)
+{
+	static char block[FC_HEADER_BLOCK] pg_attribute_aligned(FC_IO_ALIGN);
+	static char theirs[FC_HEADER_BLOCK] pg_attribute_aligned(FC_IO_ALIGN);
+
+	if (!r->make || r->no == FC_THE_DEVICE || fc_pread(fd, block, FC_HEADER_BLOCK, 0) != FC_HEADER_BLOCK)
+		return false;
+	for (FcDeviceNo no = 0; no < FC_DEVICES; no++)
+	{
+		const FcOtherDevice *other = &r->other[no];
+
+		if (other->slots == 0 || (other->seen.st_ino != 0 && !fc_same_thing(st, &other->seen)))
+			continue;
+		fc_layout_make_header(theirs, other->slots, other->identity);
+		if (memcmp(theirs, block, FC_HEADER_BLOCK) == 0)
+			return !fc_fail(error, "See pg_stat_flashcache_device.",
+							"\"%s\" is device %d of the cache already, under another name", r->path, no + 1);
+	}
+	return false;
+}
+
 bool
 fc_open_for_server(FcDeviceRequest *r)
 {
@@ -421,6 +448,7 @@ fc_open_for_server(FcDeviceRequest *r)
 
 	Assert(fc_in_device_process());
 	Assert(r->op == FC_OP_OPEN && r->slots >= FC_MIN_SLOTS);
+	fc_place_for(r->no == FC_THE_DEVICE ? FC_FOR_FIRST : r->make ? FC_FOR_ADDED : FC_FOR_LISTED);
 	claimed = false;			/* the lock may move */
 	if (!pg_strong_random(identity, sizeof(identity)))
 		return fc_fail(error, "Check the kernel's random number generator.", "could not generate random bytes");
@@ -429,7 +457,8 @@ fc_open_for_server(FcDeviceRequest *r)
 		return false;
 	is_new &= r->no != FC_THE_DEVICE;
 	fc_process_goes_on();
-	if (!lock_device(fd, r->path, r->no == FC_THE_DEVICE, error) ||
+	if (is_other(r, fd, &st, error) ||
+		!lock_device(fd, r->path, r->no == FC_THE_DEVICE, error) ||
 		(S_ISBLK(st.st_mode) && !fc_header_check_size(fd, r->path, &st, r->slots, r->log_blocks, r->no == FC_THE_DEVICE, error)) ||
 		!fc_header_check(device, fd, r->path, &st, block, error))
 	{
@@ -493,6 +522,7 @@ fc_open_adopt(FcDeviceRequest *r)
 
 	Assert(fc_in_device_process());
 	Assert(r->op == FC_OP_ADOPT && pg_atomic_read_u32(&r->device.generation) != 0);
+	fc_place_for(r->no == FC_THE_DEVICE ? FC_FOR_FIRST : FC_FOR_LISTED);
 	if (claimed)
 		return is_as_opened(device, device_fd, r->no == FC_THE_DEVICE, error);
 	fd = open_checked(device, device->path, false, false, &st, &direct, &is_new, error);

@@ -30,7 +30,25 @@
 
 #define FOLDER_FLAGS (O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
 
-#define NO_FILE_HINT "Name a regular file or a block device, and restart the server."
+#define NO_FILE_HINT fc_place_hint("Name a regular file or a block device, and restart the server.", \
+								   "Name a regular file or a block device.", NULL)
+
+/* In the device process: of what is being opened. */
+static FcPlaceFor place_for = FC_FOR_FIRST;
+
+void
+fc_place_for(FcPlaceFor what)
+{
+	place_for = what;
+}
+
+const char *
+fc_place_hint(const char *first, const char *added, const char *listed)
+{
+	if (place_for == FC_FOR_FIRST)
+		return first;
+	return place_for == FC_FOR_LISTED && listed != NULL ? listed : added;
+}
 
 #define OWNERS_HINT "Everything on the way to the file must belong to root or to the server's user."
 
@@ -84,7 +102,8 @@ check_folder(const Walk *walk, FcReason *error)
 	if ((st.st_mode & S_ISVTX) == 0 &&
 		((st.st_mode & S_IWOTH) != 0 ||
 		 ((st.st_mode & S_IWGRP) != 0 && !is_trusted_group(st.st_gid))))
-		return fc_fail_restart(error, "Take the right to write from the others (chmod go-w) and call pg_flashcache_enable(), or choose another folder and restart the server.",
+		return fc_fail_restart(error, fc_place_hint("Take the right to write from the others (chmod go-w) and call pg_flashcache_enable(), or choose another folder and restart the server.",
+													"Take the right to write from the others (chmod go-w), or choose another folder.", NULL),
 							   "other users may write to folder \"%s\"", name);
 	return true;
 }
@@ -279,16 +298,20 @@ fc_place_check_foreign(int at, const char *path, FcReason *error)
 	snprintf(spaces, sizeof(spaces), "%s/pg_tblspc", DataDir);
 	snprintf(base, sizeof(base), "%s/base", DataDir);
 	if (lies_in(at, table, DataDir))
-		ok = fc_fail_restart(error, "Choose a path on local flash outside the data directory, and restart the server.",
+		ok = fc_fail_restart(error, fc_place_hint("Choose a path on local flash outside the data directory, and restart the server.",
+												  "Choose a path on local flash outside the data directory.", NULL),
 							 "\"%s\" lies inside the data directory", path);
 	else if (lies_in(at, table, wal))
-		ok = fc_fail_restart(error, "Choose a path on local flash outside the data directory, and restart the server.",
+		ok = fc_fail_restart(error, fc_place_hint("Choose a path on local flash outside the data directory, and restart the server.",
+												  "Choose a path on local flash outside the data directory.", NULL),
 							 "\"%s\" lies inside the folder of the write-ahead log", path);
 	else if (lies_in_links(at, table, spaces))
-		ok = fc_fail_restart(error, "Choose a path that is no tablespace, and restart the server.",
+		ok = fc_fail_restart(error, fc_place_hint("Choose a path that is no tablespace, and restart the server.",
+												  "Choose a path that is no tablespace.", NULL),
 							 "\"%s\" lies inside a tablespace", path);
 	else if (lies_in_links(at, table, DataDir) || lies_in_links(at, table, base))
-		ok = fc_fail_restart(error, "Choose a path that no symbolic link in the data directory leads to, and restart the server.",
+		ok = fc_fail_restart(error, fc_place_hint("Choose a path that no symbolic link in the data directory leads to, and restart the server.",
+												  "Choose a path that no symbolic link in the data directory leads to.", NULL),
 							 "\"%s\" lies inside the data directory", path);
 	free(table);
 	return ok;
@@ -396,20 +419,24 @@ fc_place_check(const char *path, const struct stat *st, FcReason *error)
 	if (S_ISBLK(st->st_mode))
 		return check_device(path, st, error);
 	if (S_ISLNK(st->st_mode))
-		return fc_fail_restart(error, "Symbolic links are refused: name the file or the device itself, and restart the server.",
+		return fc_fail_restart(error, fc_place_hint("Symbolic links are refused: name the file or the device itself, and restart the server.",
+													"Symbolic links are refused: name the file or the device itself.", NULL),
 							   "\"%s\" is a symbolic link", path);
 	if (S_ISDIR(st->st_mode))
 		return fc_fail_restart(error, NO_FILE_HINT, "\"%s\" is a folder", path);
 	if (!S_ISREG(st->st_mode))
 		return fc_fail_restart(error, NO_FILE_HINT, "\"%s\" is neither a regular file nor a block device", path);
 	if (st->st_uid != geteuid())
-		return fc_fail_restart(error, "If this is the cache's file, give it to the server's user (chown) and call pg_flashcache_enable(); else choose another path and restart the server.",
+		return fc_fail_restart(error, fc_place_hint("If this is the cache's file, give it to the server's user (chown) and call pg_flashcache_enable(); else choose another path and restart the server.",
+													"If this is a file of the cache, give it to the server's user (chown); else choose another path.", NULL),
 							   "\"%s\" belongs to another user", path);
 	if (st->st_mode & (S_IRWXG | S_IRWXO))
-		return fc_fail_restart(error, "If this is the cache's file, use chmod 600 and call pg_flashcache_enable(); else choose another path and restart the server.",
+		return fc_fail_restart(error, fc_place_hint("If this is the cache's file, use chmod 600 and call pg_flashcache_enable(); else choose another path and restart the server.",
+													"If this is a file of the cache, use chmod 600; else choose another path.", NULL),
 							   "\"%s\" is accessible to other users", path);
 	if (st->st_nlink > 1)
-		return fc_fail_restart(error, "If this is the cache's file, remove its other names (find -samefile) and call pg_flashcache_enable(); else choose another path and restart the server.",
+		return fc_fail_restart(error, fc_place_hint("If this is the cache's file, remove its other names (find -samefile) and call pg_flashcache_enable(); else choose another path and restart the server.",
+													"If this is a file of the cache, remove its other names (find -samefile); else choose another path.", NULL),
 							   "\"%s\" has other names (hard links)", path);
 	return true;
 }

@@ -21,6 +21,23 @@
 #define DEVICE_HINT "Check that the device is attached, and its name (lsblk)."
 
 /*
+ * Which device is being looked at: what to do about it depends on that.  Of one
+ * beyond the first no setting and no restart is the remedy, and its file is
+ * made only when it is added.
+ */
+typedef enum FcPlaceFor
+{
+	FC_FOR_FIRST,				/* pg_flashcache.file; also in a session */
+	FC_FOR_ADDED,
+	FC_FOR_LISTED,
+} FcPlaceFor;
+
+extern void fc_place_for(FcPlaceFor what);
+
+/* The hint for the first one, or for one that is added or in the list. */
+extern const char *fc_place_hint(const char *first, const char *added, const char *listed);
+
+/*
  * Opens the folder of a file (O_PATH), for openat(), if it is one that nobody
  * but root and the server's user can replace, and none that belongs to the
  * database.  *name becomes the file's name in it.  -1 with the reason if not.

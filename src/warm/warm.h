@@ -114,6 +114,9 @@ extern void fc_warm_give_up(const char *why);
  */
 extern FcIo fc_warm_begin(bool restored);
 
+/* Is it being written?  Not without the device that has it. */
+extern bool fc_warm_writes(void);
+
 /* The log and its last group, 0 and 0 if none is written: what is moved now has no record in it. */
 extern void fc_warm_position(uint64 *log, uint64 *group);
 

@@ -406,6 +406,12 @@ write_blocks(uint32 timeline)
 	return FC_IO_OK;
 }
 
+bool
+fc_warm_writes(void)
+{
+	return fc_warm != NULL && fc_warm->writing;
+}
+
 void
 fc_warm_position(uint64 *log, uint64 *group)
 {

@@ -623,6 +623,8 @@ run_state(void)
 	FcState		state = fc_cache_state();
 	FcReason	why;
 
+	if (asked != pg_atomic_read_u32(&shared->answered))
+		fc_devices_first_begins_anew();
 	if (!fc_setting_enabled && (state == FC_STATE_ACTIVE || is_away()))
 	{
 		set_disabled();

@@ -163,7 +163,8 @@ fc_writer_copy_buffers(void)
 {
 	uint64		inserts = fc_stats_total(FC_INSERTS);
 
-	if (fc_warm_log_blocks() == 0 || fc_setting_max_shutdown_delay == 0)
+	/* without a log of it nobody would find it again */
+	if (!fc_warm_writes() || fc_setting_max_shutdown_delay == 0)
 		return;
 	began_at = fc_now_ns();
 	room = fc_directory_capacity() / 2;

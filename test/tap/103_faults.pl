@@ -283,34 +283,45 @@ my @counters = qw(read_errors write_errors checksum_failures slots_retired hits)
 	is_on('cannot be opened', 'warm');
 }
 
-# A session opens the device, and is answered too late: it closes what has been opened once the cache is off.
+# A session opens the device, and is answered too late: it closes what has been opened once the cache is off. It is the first
+# one that the session opens, and then the first one since it has closed all that it had.
 {
-	my $file    = fc_flash_file($node);
+	my $file   = fc_flash_file($node);
+	my $enable = sub {
+		my ($on) = @_;
+		$node->append_conf('postgresql.conf', "pg_flashcache.enabled = $on");
+		$node->reload;
+		fc_wait_state($node, $on eq 'on' ? 'active' : 'disabled');
+	};
+	$enable->('off');
+	my $control = fc_control($node);
 	my $session = $node->background_psql('postgres');
 	my $pid     = $session->query_safe('SELECT pg_backend_pid()');
 	my $has     = sub { return scalar grep { (readlink $_ // '') eq $file } glob "/proc/$pid/fd/*" };
+	$session->query_safe('SELECT count(*) FROM t');
 
-	fc_to_flash($node, 't');
-	fc_failpoint($node, 'store_late', 'error');
-	is($session->query_safe('SELECT count(*) FROM t'), 10, 'opened too late: the query is answered');
-	like(fc_view($node), qr/^off\|the flash device did not answer/, 'opened too late: off');
-	is($has->(), 1, 'opened too late: it is open');
-	fc_failpoint($node, 'store_late', 'off');
-	$node->append_conf('postgresql.conf', 'pg_flashcache.enabled = off');
-	$node->reload;
-	fc_wait_state($node, 'disabled');
-	for (1 .. 10 * $PostgreSQL::Test::Utils::timeout_default)
+	foreach my $what ('opened too late', 'opened too late, again')
 	{
-		fc_evict($node, 't');
-		$session->query_safe('SELECT count(*) FROM t');
-		last if !$has->();
-		usleep(100_000);
+		$enable->('on');
+		fc_to_flash($node, 't');
+		is($has->(), 0, "$what: it was not open before");
+		fc_failpoint($control, 'store_late', 'error');
+		is($session->query_safe('SELECT count(*) FROM t'), 10, "$what: the query is answered");
+		fc_failpoint($control, 'store_late', 'off');
+		like(fc_view($node), qr/^off\|the flash device did not answer/, "$what: off");
+		$enable->('off');
+		for (1 .. 100)
+		{
+			fc_evict($node, 't');
+			$session->query_safe('SELECT count(*) FROM t');
+			last if !$has->();
+			usleep(100_000);
+		}
+		is($has->(), 0, "$what, and disabled: the session closes it");
 	}
-	is($has->(), 0, 'opened too late, and disabled: the session closes it');
 	$session->quit;
-	$node->append_conf('postgresql.conf', 'pg_flashcache.enabled = on');
-	$node->reload;
-	fc_wait_active($node);
+	$control->quit;
+	$enable->('on');
 }
 
 # The cache is off, and a session closes the file, for which the kernel has no thread at first: it is closed later.

@@ -5,39 +5,16 @@ use strict;
 use warnings;
 
 use FlashCache;
+use FlashCacheDevices;
 use FlashCacheMore;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
+use Time::HiRes qw(usleep);
 
 use constant { MB => 1 << 20, HEADER => 65536 };
 
 my $conf = "bgwriter_lru_maxpages = 0\ncheckpoint_timeout = 1h\nautovacuum = off\nmax_logical_replication_workers = 0\npg_flashcache.max_size = '16MB'\n";
-
-sub devices
-{
-	my ($node, $columns) = @_;
-	return $node->safe_psql('postgres', "SELECT $columns FROM pg_stat_flashcache_device ORDER BY 1");
-}
-
-# The processes of devices, the writer's children.
-sub device_processes
-{
-	my ($node) = @_;
-	my $writer = $node->safe_psql('postgres', 'SELECT writer_pid FROM pg_stat_flashcache');
-	return map { $_ => 1 } grep { $_ } split /\s+/, slurp_file("/proc/$writer/task/$writer/children");
-}
-
-# Adds a device; returns its process.
-sub add
-{
-	my ($node, $path, $size) = @_;
-	my %before = device_processes($node);
-	$node->safe_psql('postgres', "SELECT pg_flashcache_add_device('$path', $size)");
-	my %after = device_processes($node);
-	my ($pid) = grep { !$before{$_} } keys %after;
-	return $pid;
-}
 
 # ---- behind the end of a device ----
 
@@ -108,6 +85,71 @@ sub add
 	$control->quit;
 	$session->quit;
 	$node->stop('immediate');
+}
+
+# ---- a descriptor that came too late, or could not be closed ----
+
+{
+	my $node = fc_new_node('late', size => '1MB', conf => $conf);
+	my $second = $node->basedir . '/second';
+	fc_table($node, 'postgres', 't', 'v1', 300);
+	fc_evict($node, 't');
+	my $control = fc_control($node);
+	my $session = $node->background_psql('postgres');
+	my $pid     = $session->query_safe('SELECT pg_backend_pid()');
+	my $has     = sub { return scalar grep { /^\Q$second\E/ } map { readlink $_ // () } glob "/proc/$pid/fd/*" };
+	my $read    = sub { return $session->query_safe('SELECT count(val) FROM t') };
+
+	# It has been removed, and its space comes free when nobody has it open.
+	my $removed = sub {
+		my ($what) = @_;
+		for (1 .. 100)
+		{
+			fc_evict($node, 't');
+			$read->();
+			last if !$has->();
+			usleep(100_000);
+		}
+		is($has->(), 0, "$what: the session closes it");
+	};
+	my $fill = sub {
+		add($node, $second, 3 * MB);
+		fc_evict($node, 't');
+		$node->safe_psql('postgres', q{SELECT pg_flashcache_prewarm('t')});
+	};
+	my $remove = sub {
+		$node->safe_psql('postgres', "SELECT pg_flashcache_remove_device('$second')");
+		unlink $second or die $!;
+	};
+
+	fc_failpoint($control, 'probe_due', 'error');
+	# the first device is open: it is the second that comes late
+	$read->();
+	$fill->();
+	is($has->(), 0, 'opened too late: it was not open before');
+	fc_failpoint($control, 'store_late', 'error');
+	is($read->(), 300, 'opened too late: the query is answered');
+	fc_failpoint($control, 'store_late', 'off');
+	like(devices($node, 'device, state'), qr/^2\|off$/m, 'opened too late: it is off');
+	$remove->();
+	$removed->('opened too late');
+
+	$fill->();
+	$read->();
+	is($has->(), 1, 'not closed: it is open');
+	fc_failpoint($control, 'store_close', 'error');
+	$remove->();
+	for (1 .. 3)
+	{
+		fc_evict($node, 't');
+		$read->();
+	}
+	is($has->(), 1, 'not closed: it could not be');
+	fc_failpoint($control, 'store_close', 'off');
+	$removed->('not closed');
+	$control->quit;
+	$session->quit;
+	$node->stop;
 }
 
 # ---- content in doubt ----

@@ -1,0 +1,111 @@
+# FlashCacheDevices - what the tests of a cache with several devices share
+#
+#   use FlashCacheDevices;
+#   add($node, $path, 3 * MB);
+#   my $asked = ask($node, 'SELECT pg_flashcache_scrub()');
+#   like(answer($asked), qr/.../, 'what it says');
+
+package FlashCacheDevices;
+
+use strict;
+use warnings;
+
+use Exporter 'import';
+use FlashCache;
+use IPC::Run;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+our @EXPORT = qw(
+  devices device_processes add
+  in_file fill goes_off ask answer
+);
+
+sub devices
+{
+	my ($node, $columns) = @_;
+	return $node->safe_psql('postgres', "SELECT $columns FROM pg_stat_flashcache_device ORDER BY 1");
+}
+
+# The processes of devices, the writer's children.
+sub device_processes
+{
+	my ($node) = @_;
+	my $writer = $node->safe_psql('postgres', 'SELECT writer_pid FROM pg_stat_flashcache');
+	return map { $_ => 1 } grep { $_ } split /\s+/, slurp_file("/proc/$writer/task/$writer/children");
+}
+
+# Adds a device; returns its process.
+sub add
+{
+	my ($node, $path, $size) = @_;
+	my %before = device_processes($node);
+	$node->safe_psql('postgres', "SELECT pg_flashcache_add_device('$path', $size)");
+	my %after = device_processes($node);
+	my ($pid) = grep { !$before{$_} } keys %after;
+	return $pid;
+}
+# How often a text is in a file.
+sub in_file
+{
+	my ($text, $path) = @_;
+	return scalar(() = slurp_file($path) =~ /$text/g);
+}
+
+# A table on flash, or as much of it as fits; its pages can be found in these files.
+sub fill
+{
+	my ($node, $table, $pages, $text, @files) = @_;
+	$node->safe_psql('postgres', qq{
+		CREATE TABLE $table (n int, val text);
+		ALTER TABLE $table ALTER val SET STORAGE PLAIN;
+		INSERT INTO $table SELECT n, '$text' || repeat('x', 5000) FROM generate_series(1, $pages) n;
+		VACUUM $table;
+		CHECKPOINT});
+	for (1 .. 50)
+	{
+		fc_evict($node, $table);
+		$node->safe_psql('postgres', "SELECT pg_flashcache_prewarm('$table')");
+		return if !grep { !in_file($text, $_) } @files;
+	}
+	die fc_in_flash($node, $table) . " of $pages pages of $table are on flash";
+}
+
+# A device other than the last one fails, and is switched off.
+sub goes_off
+{
+	my ($node, $control, $table, $no) = @_;
+	fc_evict($node, $table);
+	fc_failpoint($control, 'store_read', 'error', $no);
+	for (1 .. 50)
+	{
+		$node->safe_psql('postgres', "SELECT count(val) FROM $table");
+		last if $control->query_safe("SELECT state FROM pg_stat_flashcache_device WHERE device = $no") eq 'off';
+		fc_evict($node, $table);
+	}
+	fc_failpoint($control, 'store_read', 'off');
+	is($control->query_safe("SELECT state FROM pg_stat_flashcache_device WHERE device = $no"), 'off', "device $no is off");
+	return;
+}
+
+# Asks for something, and returns when the writer has been asked; the answer comes later.
+sub ask
+{
+	my ($node, $sql) = @_;
+	my %asked = (out => '', err => '');
+	$asked{psql} = IPC::Run::start([ 'psql', '-XAtq', '-d', $node->connstr('postgres'), '-c', $sql ], '<', \undef, '>', \$asked{out}, '2>', \$asked{err});
+	my ($name) = $sql =~ /(pg_flashcache_\w+)/;
+	$node->poll_query_until('postgres', "SELECT count(*) > 0 FROM pg_stat_activity WHERE query LIKE 'SELECT%$name%' AND pid <> pg_backend_pid() AND state = 'active' AND wait_event_type IN ('IPC', 'Extension')")
+	  or die "$name is not waited for";
+	return \%asked;
+}
+
+sub answer
+{
+	my ($asked) = @_;
+	$asked->{psql}->finish;
+	return "$asked->{out}$asked->{err}";
+}
+
+1;
