@@ -51,15 +51,10 @@ fc_call_new(FcDeviceNo no, FcDeviceOp op, ssize_t *result)
 	return NULL;
 }
 
-ssize_t
-fc_call_make(FcDeviceRequest *r, int timeout_ms)
+static ssize_t
+result_of(const FcDeviceRequest *r, FcAnswer answer)
 {
-	Assert(fc_in_writer());
-	if (r->op == FC_OP_READ || r->op == FC_OP_WRITE)
-		Assert(r->n > 0 && r->n <= FC_STORE_MAX_RUN && r->offset[0] >= 0);
-	if (r->op == FC_OP_WRITE)
-		Assert(r->offset[0] >= FC_HEADER_BYTES);
-	switch (fc_process_call(r->no, timeout_ms))
+	switch (answer)
 	{
 		case FC_ANSWERED:
 			return r->result;
@@ -69,6 +64,31 @@ fc_call_make(FcDeviceRequest *r, int timeout_ms)
 			break;
 	}
 	return FC_NO_PROCESS;
+}
+
+ssize_t
+fc_call_make(FcDeviceRequest *r, int timeout_ms)
+{
+	Assert(fc_in_writer());
+	if (r->op == FC_OP_READ || r->op == FC_OP_WRITE)
+		Assert(r->n > 0 && r->n <= FC_STORE_MAX_RUN && r->offset[0] >= 0);
+	if (r->op == FC_OP_WRITE)
+		Assert(r->offset[0] >= FC_HEADER_BYTES);
+	return result_of(r, fc_process_call(r->no, timeout_ms));
+}
+
+void
+fc_call_make_all(FcDeviceRequest *const *r, ssize_t *result, int timeout_ms)
+{
+	uint64		begin;
+
+	for (FcDeviceNo no = 0; no < FC_DEVICES; no++)
+		if (r[no] != NULL)
+			fc_process_send(no);
+	begin = fc_now_ns();
+	for (FcDeviceNo no = 0; no < FC_DEVICES; no++)
+		if (r[no] != NULL)
+			result[no] = result_of(r[no], fc_process_await(no, begin, timeout_ms));
 }
 
 /* ---- io_uring ---- */

@@ -320,22 +320,36 @@ reload(uint64 *begin, uint64 *limit)
 	return timeout_ms >= 0;
 }
 
-FcAnswer
-fc_process_call(FcDeviceNo no, int timeout_ms)
+void
+fc_process_send(FcDeviceNo no)
 {
 	Process    *p = &processes[no];
-	uint64		limit = limit_ns(timeout_ms);
-	uint64		begin = fc_now_ns();
 	char		request = REQUEST;
-	uint64		asked_at = 0;	/* to end */
 
 	Assert(fc_in_writer());
-	Assert(timeout_ms >= 0);
 	Assert(p->sock >= 0 && !p->under_way);
 	p->head->points = fc_failpoints_armed();
 	p->under_way = send(p->sock, &request, 1, MSG_NOSIGNAL) == 1;
 	if (!p->under_way)
 		fc_process_abandon(no);
+}
+
+FcAnswer
+fc_process_call(FcDeviceNo no, int timeout_ms)
+{
+	fc_process_send(no);
+	return fc_process_await(no, fc_now_ns(), timeout_ms);
+}
+
+FcAnswer
+fc_process_await(FcDeviceNo no, uint64 begin, int timeout_ms)
+{
+	Process    *p = &processes[no];
+	uint64		limit = limit_ns(timeout_ms);
+	uint64		asked_at = 0;	/* to end */
+
+	Assert(fc_in_writer());
+	Assert(timeout_ms >= 0);
 	while (p->under_way)
 	{
 		struct pollfd pfd = {

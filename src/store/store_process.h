@@ -67,6 +67,13 @@ extern FcAnswer fc_process_ready(FcDeviceNo no, bool make, void (*serve) (void *
 /* Makes the request and waits for the answer; timeout_ms 0 is for ever, unless the settings change. */
 extern FcAnswer fc_process_call(FcDeviceNo no, int timeout_ms);
 
+/*
+ * The same in two steps, so that several devices can be asked at once: makes
+ * the request; and waits for its answer, as if it had been made at `begin`.
+ */
+extern void fc_process_send(FcDeviceNo no);
+extern FcAnswer fc_process_await(FcDeviceNo no, uint64 begin, int timeout_ms);
+
 /* Gives up the process, which ends as soon as it can. */
 extern void fc_process_abandon(FcDeviceNo no);
 

@@ -117,6 +117,7 @@ fc_writer_devices_run(bool *again)
 
 	fc_warm_position(&log, &group);
 	fc_devices_set_position(log, group);
+	fc_cache_try_suspects();
 	fc_devices_round();
 	SpinLockAcquire(&shared->lock);
 	state = shared->state;
