@@ -147,7 +147,7 @@ fc_store_try_suspects(int timeout_ms)
 	return io;
 }
 
-/* ---- flushing ---- */
+/* ---- flushing: D9 ---- */
 
 /* The request; NULL if there is none, and the result. */
 static FcDeviceRequest *
@@ -216,7 +216,7 @@ fc_store_sync(int timeout_ms)
 	return judge_sync(FC_THE_DEVICE, result[FC_THE_DEVICE], timeout_ms);
 }
 
-/* ---- letting go ---- */
+/* ---- letting go: D9 ---- */
 
 void
 fc_store_release_all(int timeout_ms)
