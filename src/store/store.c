@@ -405,7 +405,10 @@ fc_store_ahead_finish(FcAhead *ahead, char *pages, int timeout_ms, FcIo *io)
 
 	Assert(ahead->n > 0 && ahead->offset >= FC_HEADER_BYTES && ahead->result != FC_NOT_BEGUN);
 
-	/* one that has been given up is not waited for once more, nor one that may hang as well (D8) */
+	/*
+	 * one that has been given up is not waited for once more, nor one that
+	 * may hang as well (D8)
+	 */
 	if (!fc_device_readable(ahead->no) || ahead->opening != fc_state_opening(ahead->no) || fc_is_among(fc_device_suspects(), ahead->no))
 	{
 		if (!fc_store_ahead_done(ahead))
