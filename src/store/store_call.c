@@ -78,17 +78,26 @@ fc_call_make(FcDeviceRequest *r, int timeout_ms)
 }
 
 void
-fc_call_make_all(FcDeviceRequest *const *r, ssize_t *result, int timeout_ms)
+fc_call_send_all(FcDeviceRequest *const *r)
 {
-	uint64		begin;
-
 	for (FcDeviceNo no = 0; no < FC_DEVICES; no++)
 		if (r[no] != NULL)
 			fc_process_send(no);
-	begin = fc_now_ns();
+}
+
+void
+fc_call_await_all(FcDeviceRequest *const *r, ssize_t *result, uint64 begin, int timeout_ms)
+{
 	for (FcDeviceNo no = 0; no < FC_DEVICES; no++)
 		if (r[no] != NULL)
 			result[no] = result_of(r[no], fc_process_await(no, begin, timeout_ms));
+}
+
+void
+fc_call_make_all(FcDeviceRequest *const *r, ssize_t *result, int timeout_ms)
+{
+	fc_call_send_all(r);
+	fc_call_await_all(r, result, fc_now_ns(), timeout_ms);
 }
 
 /* ---- io_uring ---- */

@@ -241,9 +241,11 @@ extern ssize_t fc_call_make(FcDeviceRequest *r, int timeout_ms);
 /*
  * Makes several at once, at most one of each device, and waits for all of them
  * as long as for one.  By number of the device; where r is NULL there is none,
- * and the result stays as it is.
+ * and the result stays as it is.  Or in two steps, as fc_process_send().
  */
 extern void fc_call_make_all(FcDeviceRequest *const *r, ssize_t *result, int timeout_ms);
+extern void fc_call_send_all(FcDeviceRequest *const *r);
+extern void fc_call_await_all(FcDeviceRequest *const *r, ssize_t *result, uint64 begin, int timeout_ms);
 
 /* The end of a wait that begins now. */
 extern uint64 fc_call_deadline(int timeout_ms);

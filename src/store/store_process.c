@@ -379,5 +379,5 @@ fc_process_await(FcDeviceNo no, uint64 begin, int timeout_ms)
 			return FC_NOT_ANSWERED;
 	}
 	errno = 0;
-	return FC_NOBODY;
+	return p->sock >= 0 ? FC_ANSWERED : FC_NOBODY;	/* it had answered before */
 }

@@ -69,7 +69,8 @@ extern FcAnswer fc_process_call(FcDeviceNo no, int timeout_ms);
 
 /*
  * The same in two steps, so that several devices can be asked at once: makes
- * the request; and waits for its answer, as if it had been made at `begin`.
+ * the request; and waits for its answer, as if it had been made at `begin`.  The
+ * latter can be done again.
  */
 extern void fc_process_send(FcDeviceNo no);
 extern FcAnswer fc_process_await(FcDeviceNo no, uint64 begin, int timeout_ms);

@@ -24,6 +24,12 @@
 /* To let go of the devices is waited for so long at most. */
 #define RELEASE_MS 10000
 
+/* A device that is well passes its trial so soon, as a rule. */
+#define SOON_MS 100
+
+/* The writer judges what has come of trials. */
+static bool trying = false;
+
 /* ---- D8 ---- */
 
 void
@@ -34,7 +40,7 @@ fc_together_suspect(FcDeviceNo no, int timeout_ms)
 	uint32		devices = 0;
 
 	/* where the kernel gives up and nobody else does, no wait is bounded */
-	if (timeout_ms <= 0)
+	if (timeout_ms <= 0 || trying)
 		return;
 	for (FcDeviceNo other = 0; other < FC_DEVICES; other++)
 		if (other != no && fc_device_readable(other) && fc_device_passed_at(other) + wait < now)
@@ -77,10 +83,30 @@ new_trial(FcDeviceNo no, ssize_t *result)
 	return r;
 }
 
+static bool
+has_answered(ssize_t result)
+{
+	return result != -ETIMEDOUT && result != FC_NO_PROCESS;
+}
+
+/* Those that have answered are used again. */
+static void
+let_pass(FcDeviceRequest **r, const ssize_t *result, uint64 begin)
+{
+	for (FcDeviceNo no = 0; no < FC_DEVICES; no++)
+		if (r[no] != NULL && has_answered(result[no]))
+		{
+			fc_device_passed(no, begin);
+			fc_device_clear(BIT(no));
+			r[no] = NULL;
+		}
+}
+
 /*
- * Tries all that are suspect.  Returns what that means for one of them.  Of the
- * first device trouble is told to who asks for that one, and to nobody else: it
- * is suspect until then, and has still not answered (H5).
+ * Tries all that are suspect.  Those that are well need not wait for those that
+ * hang.  Returns what that means for one of them.  Of the first device trouble
+ * is told to who asks for that one, and to nobody else: it is suspect until
+ * then, and has still not answered (H5).
  */
 static FcIo
 try_all(FcDeviceNo asked, int timeout_ms)
@@ -89,36 +115,35 @@ try_all(FcDeviceNo asked, int timeout_ms)
 	FcDeviceRequest *r[FC_DEVICES] = {NULL};
 	ssize_t		result[FC_DEVICES] = {0};
 	uint64		begin = fc_now_ns();
-	uint32		tried = suspects;
 	FcIo		io = FC_IO_OK;
 
 	Assert(fc_in_writer() && timeout_ms > 0);
 	for (FcDeviceNo no = 0; no < FC_DEVICES; no++)
 		if (fc_is_among(suspects, no) && fc_device_readable(no))
 			r[no] = new_trial(no, &result[no]);
-	fc_call_make_all(r, result, timeout_ms);
+	fc_call_send_all(r);
+	fc_call_await_all(r, result, begin, Min(timeout_ms, SOON_MS));
+	let_pass(r, result, begin);
+	fc_call_await_all(r, result, begin, timeout_ms);
+	let_pass(r, result, begin);
 
-	/* those that hang make others suspect: then the others are cleared */
+	trying = true;				/* all have been tried just now */
 	for (FcDeviceNo no = 0; no < FC_DEVICES; no++)
 	{
 		FcIo		its = FC_IO_OK;
 
-		if (result[no] != -ETIMEDOUT && result[no] != FC_NO_PROCESS)
+		if (!fc_is_among(suspects, no) || (no == FC_THE_DEVICE && asked != no && !has_answered(result[no])))
 			continue;
-		if (no == FC_THE_DEVICE && asked != no)
-			tried &= ~BIT(no);
-		else
+		if (!has_answered(result[no]))
 		{
 			errno = 0;
 			its = fc_state_judge(no, fc_state_opening(no), false, false, result[no], BLCKSZ, 0, timeout_ms);
 		}
+		fc_device_clear(BIT(no));
 		if (no == asked)
 			io = its;
 	}
-	for (FcDeviceNo no = 0; no < FC_DEVICES; no++)
-		if (r[no] != NULL && result[no] != -ETIMEDOUT && result[no] != FC_NO_PROCESS)
-			fc_device_passed(no, begin);
-	fc_device_clear(tried);
+	trying = false;
 	return io;
 }
 
