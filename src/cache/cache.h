@@ -281,7 +281,7 @@ extern void fc_cache_review_probe(void);
 /* Measures flash anew where streams stay with the disk though their pages are on flash. */
 extern void fc_cache_review_streams(void);
 
-/* Writer only, once a round: tries devices that may hang since another one does (D8). */
+/* Writer only, once a round: tries devices that may hang since another one does (D9). */
 extern void fc_cache_try_suspects(void);
 
 /*

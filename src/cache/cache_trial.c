@@ -278,7 +278,7 @@ fc_cache_review_streams(void)
 		fc_cache_device_broken();
 }
 
-/* ---- D8 ---- */
+/* ---- D9 ---- */
 
 void
 fc_cache_try_suspects(void)

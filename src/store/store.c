@@ -259,7 +259,7 @@ find_places(const FcSlotNo *slots, FcPlace *places, int n, int timeout_ms, FcIo 
 
 	/*
 	 * to open one may have let go of another, which has been given up
-	 * meanwhile, or have made it suspect (D8)
+	 * meanwhile, or have made it suspect (D9)
 	 */
 	suspects = fc_device_suspects();
 	for (int i = 0; i < n; i++)
@@ -407,7 +407,7 @@ fc_store_ahead_finish(FcAhead *ahead, char *pages, int timeout_ms, FcIo *io)
 
 	/*
 	 * one that has been given up is not waited for once more, nor one that
-	 * may hang as well (D8)
+	 * may hang as well (D9)
 	 */
 	if (!fc_device_readable(ahead->no) || ahead->opening != fc_state_opening(ahead->no) || fc_is_among(fc_device_suspects(), ahead->no))
 	{

@@ -260,7 +260,7 @@ extern void fc_store_let_go(int timeout_ms);
 extern void fc_store_release_all(int timeout_ms);
 
 /*
- * D8.  Somebody has waited in vain for another device, so these may hang as
+ * D9.  Somebody has waited in vain for another device, so these may hang as
  * well, and are not read from.  Are there any?  Is this one?  The writer tries
  * them in its next round: those that do not answer go off.  FC_IO_BROKEN if the
  * first one is among them.  Or it forgets that: nobody reads at present.

@@ -89,7 +89,7 @@ extern void fc_device_trouble(FcDeviceNo no, uint32 opening, const FcReason *why
 /* Counts states that were left: a session then closes what it no longer needs. */
 extern uint32 fc_device_changes(void);
 
-/* D8: those that may hang, a bit for each. */
+/* D9: those that may hang, a bit for each. */
 extern uint32 fc_device_suspects(void);
 
 static inline bool
@@ -169,10 +169,10 @@ extern uint32 fc_state_opening(FcDeviceNo no);
 
 /* ---- store_together.c: several devices at once ---- */
 
-/* D8: somebody has waited so long in vain for that device, so others may hang as well. */
+/* D9: somebody has waited so long in vain for that device, so others may hang as well. */
 extern void fc_together_suspect(FcDeviceNo no, int timeout_ms);
 
-/* D8: may the writer make a request to it?  If it is suspect, all that are have been tried then. */
+/* D9: may the writer make a request to it?  If it is suspect, all that are have been tried then. */
 extern FcIo fc_together_may_ask(FcDeviceNo no, int timeout_ms);
 
 /* ---- store_follow.c: a session's own descriptor ---- */

@@ -65,7 +65,7 @@ typedef struct MapShared
 	uint32		slots;
 	pg_atomic_uint32 place[FC_CHUNKS];
 	pg_atomic_uint32 changes;	/* of states; no order needed */
-	pg_atomic_uint32 suspects;	/* D8: a bit for each device; a late look
+	pg_atomic_uint32 suspects;	/* D9: a bit for each device; a late look
 								 * costs one wait */
 	pg_atomic_uint32 any_wrong; /* is wrong_in_a_row of any device not 0? */
 	DeviceShared device[FC_DEVICES];

@@ -6,7 +6,7 @@
  *
  * Drives behind one controller, enclosure or network hang together.  To find
  * that out of one after the other would take io_timeout for each.  So one wait
- * in vain makes the others suspect (D8), and the writer asks all of these at the
+ * in vain makes the others suspect (D9), and the writer asks all of these at the
  * same time, as it does when it flushes them or lets go of them.
  *
  * Copyright (c) 2026, the pg_flashcache developers
@@ -30,7 +30,7 @@
 /* The writer judges what has come of trials. */
 static bool trying = false;
 
-/* ---- D8 ---- */
+/* ---- D9 ---- */
 
 void
 fc_together_suspect(FcDeviceNo no, int timeout_ms)
@@ -172,7 +172,7 @@ fc_store_try_suspects(int timeout_ms)
 	return io;
 }
 
-/* ---- flushing: D9 ---- */
+/* ---- flushing: D10 ---- */
 
 /* The request; NULL if there is none, and the result. */
 static FcDeviceRequest *
@@ -241,7 +241,7 @@ fc_store_sync(int timeout_ms)
 	return judge_sync(FC_THE_DEVICE, result[FC_THE_DEVICE], timeout_ms);
 }
 
-/* ---- letting go: D9 ---- */
+/* ---- letting go: D10 ---- */
 
 void
 fc_store_release_all(int timeout_ms)
