@@ -1187,7 +1187,7 @@ COMMENT ON COLUMN pg_stat_flashcache_device.path IS
 COMMENT ON COLUMN pg_stat_flashcache_device.state IS
 	'of the first device the state of the cache; of others starting, active, draining (it is being removed), off (in trouble, and tried again by itself) or disabled';
 COMMENT ON COLUMN pg_stat_flashcache_device.reason IS
-	'why it is in that state; NULL if it is active';
+	'why it is in that state; NULL if it is active, but while it is not read from since another device did not answer';
 COMMENT ON COLUMN pg_stat_flashcache_device.since IS
 	'since when it has been in that state';
 COMMENT ON COLUMN pg_stat_flashcache_device.next_probe IS

@@ -75,6 +75,8 @@ make_row(Row *row, FcDeviceNo no, const char *path, uint32 slots)
 		for (int i = 0; i < FC_DEVICE_COUNTERS; i++)
 			c[i] = fc_store_counter(no, (FcDeviceCounter) i);
 	}
+	if (there && fc_store_is_suspect(no) && why.message[0] == '\0')
+		fc_fail(&why, "", "another device did not answer; this one is tried before it is used again");
 	row->n = 0;
 	add(row, INT4OID, Int32GetDatum(no + 1), false);
 	add_text(row, path);

@@ -281,6 +281,9 @@ extern void fc_cache_review_probe(void);
 /* Measures flash anew where streams stay with the disk though their pages are on flash. */
 extern void fc_cache_review_streams(void);
 
+/* Writer only, once a round: tries devices that may hang since another one does (D9). */
+extern void fc_cache_try_suspects(void);
+
 /*
  * O2, between opening the device and the first use of it: forgets all pages,
  * unless it is the `same` device as before, with the header that was written

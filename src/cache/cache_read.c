@@ -527,8 +527,9 @@ fc_cache_read(const FcRun *run, char *const *pages)
 	fc_failpoint_about(FC_FP_READ_DONE, about, at_point(run));
 	if (unlikely(io == FC_IO_BROKEN))
 		fc_cache_device_broken();
-	else if (unlikely(io == FC_IO_FAILED))
-		fc_handoff_wake();		/* one of several devices may have gone off */
+	if (unlikely(io != FC_IO_OK))
+		fc_handoff_wake();		/* one of several devices may have gone off,
+								 * or be suspect */
 
 	/* R3 */
 	for (good = 0; good < read && is_good(&tag, &run->ref[good], pages[good]); good++)

@@ -302,3 +302,19 @@ fc_cache_review_streams(void)
 	if (io == FC_IO_BROKEN)
 		fc_cache_device_broken();
 }
+
+/* ---- D9 ---- */
+
+void
+fc_cache_try_suspects(void)
+{
+	FcState		state = fc_cache_state();
+
+	if (!fc_store_any_suspect())
+		return;
+	/* otherwise all devices are tried before they are used */
+	if (state != FC_STATE_ACTIVE && state != FC_STATE_PAUSED)
+		fc_store_forget_suspects();
+	else if (fc_store_try_suspects(fc_setting_io_timeout) == FC_IO_BROKEN)
+		fc_cache_device_broken();
+}

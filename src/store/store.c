@@ -220,7 +220,7 @@ static bool
 have_way(FcDeviceNo no, int timeout_ms, FcIo *io)
 {
 	*io = FC_IO_FAILED;
-	if (unlikely(!fc_device_readable(no)))
+	if (unlikely(!fc_device_readable(no)) || fc_is_among(fc_device_suspects(), no))
 		return false;
 	if (unlikely(!fc_store_may_read(no, timeout_ms)))
 	{
@@ -240,6 +240,7 @@ static int
 find_places(const FcSlotNo *slots, FcPlace *places, int n, int timeout_ms, FcIo *io)
 {
 	FcDeviceNo	last = FC_NO_DEVICE;
+	uint32		suspects;
 
 	*io = FC_IO_OK;
 	for (int i = 0; i < n; i++)
@@ -258,10 +259,11 @@ find_places(const FcSlotNo *slots, FcPlace *places, int n, int timeout_ms, FcIo 
 
 	/*
 	 * to open one may have let go of another, which has been given up
-	 * meanwhile
+	 * meanwhile, or have made it suspect (D9)
 	 */
+	suspects = fc_device_suspects();
 	for (int i = 0; i < n; i++)
-		if (unlikely(fc_follow_fd[places[i].no] < 0))
+		if (unlikely(fc_follow_fd[places[i].no] < 0) || fc_is_among(suspects, places[i].no))
 		{
 			*io = FC_IO_FAILED;
 			return i;
@@ -359,7 +361,7 @@ fc_store_ahead_start(FcAhead *ahead, FcSlotNo first, char *pages, int n, int tim
 	 * row
 	 */
 	if (unlikely(place.no == FC_NO_DEVICE || fc_store_in_a_row(first, n) < n) ||
-		!fc_device_readable(place.no))
+		!fc_device_readable(place.no) || fc_is_among(fc_device_suspects(), place.no))
 		return false;
 	if (unlikely(!fc_follow(place.no, timeout_ms)))
 	{
@@ -403,8 +405,11 @@ fc_store_ahead_finish(FcAhead *ahead, char *pages, int timeout_ms, FcIo *io)
 
 	Assert(ahead->n > 0 && ahead->offset >= FC_HEADER_BYTES && ahead->result != FC_NOT_BEGUN);
 
-	/* one that has been given up is not waited for once more */
-	if (!fc_device_readable(ahead->no) || ahead->opening != fc_state_opening(ahead->no))
+	/*
+	 * one that has been given up is not waited for once more, nor one that
+	 * may hang as well (D9)
+	 */
+	if (!fc_device_readable(ahead->no) || ahead->opening != fc_state_opening(ahead->no) || fc_is_among(fc_device_suspects(), ahead->no))
 	{
 		if (!fc_store_ahead_done(ahead))
 		{
@@ -436,8 +441,11 @@ fc_store_try_read(const FcSlotNo *slots, char *const *pages, int n, int timeout_
 
 	Assert(fc_in_writer());
 	Assert(n > 0 && n <= FC_STORE_MAX_RUN && no != FC_NO_DEVICE);
-	r = fc_call_new(no, FC_OP_READ, &result);
 	*ns = 0;
+	*io = fc_together_may_ask(no, timeout_ms);
+	if (unlikely(*io != FC_IO_OK))
+		return 0;
+	r = fc_call_new(no, FC_OP_READ, &result);
 	pgstat_report_wait_start(n > 1 ? FC_WAIT_MULTI_BLOCK_READ : FC_WAIT_SINGLE_BLOCK_READ);
 	fc_failpoint(FC_FP_STORE_READING);
 	if (r != NULL)
@@ -495,12 +503,15 @@ FcIo
 fc_store_write(FcSlotNo first, char *const *pages, int n, int timeout_ms)
 {
 	ssize_t		expected = (ssize_t) n * BLCKSZ;
-	uint64		begin = fc_now_ns();
 	FcPlace		place = fc_place_of(first);
+	FcIo		io = fc_together_may_ask(place.no, timeout_ms);
+	uint64		begin = fc_now_ns();
 	ssize_t		written;
 
 	Assert(n > 0 && n <= FC_STORE_MAX_RUN && place.no != FC_NO_DEVICE && fc_store_in_a_row(first, n) == n);
 	Assert(place.offset + (off_t) n * BLCKSZ <= fc_slot_offset(fc_device(place.no)->slots));
+	if (unlikely(io != FC_IO_OK))
+		return io;
 	pgstat_report_wait_start(FC_WAIT_WRITE);
 	fc_failpoint(FC_FP_STORE_WRITING);
 	written = write_slots(&place, pages, n, timeout_ms);
@@ -558,10 +569,14 @@ fc_store_write_log(uint32 first, char *const *blocks, int n, int timeout_ms)
 {
 	FcFault		fault = fc_failpoint_fault(FC_FP_LOG_WRITE);
 	ssize_t		bytes = (ssize_t) n * BLCKSZ;
+	FcIo		io = fc_together_may_ask(FC_THE_DEVICE, timeout_ms);
 	ssize_t		result;
-	FcDeviceRequest *r = fc_call_new(FC_THE_DEVICE, FC_OP_WRITE, &result);
+	FcDeviceRequest *r;
 
 	Assert(n > 0 && n <= FC_STORE_MAX_RUN);
+	if (unlikely(io != FC_IO_OK))
+		return io;
+	r = fc_call_new(FC_THE_DEVICE, FC_OP_WRITE, &result);
 	pgstat_report_wait_start(FC_WAIT_WRITE);
 	if (r != NULL && fault.action == FC_FP_ERROR)
 		result = -EIO;
@@ -579,40 +594,4 @@ fc_store_write_log(uint32 first, char *const *blocks, int n, int timeout_ms)
 	if (result == bytes)
 		fc_count_n(FC_LOG_BYTES, bytes);
 	return fc_state_judge(FC_THE_DEVICE, fc_state_opening(FC_THE_DEVICE), true, result == bytes, result, bytes, log_offset(first), timeout_ms);
-}
-
-FcIo
-fc_store_sync_device(FcDeviceNo no, int timeout_ms)
-{
-	FcFault		fault = fc_failpoint_fault_of(FC_FP_STORE_SYNC, no);
-	ssize_t		result;
-	FcDeviceRequest *r = fc_call_new(no, FC_OP_SYNC, &result);
-
-	pgstat_report_wait_start(FC_WAIT_WRITE);
-	if (r != NULL && fault.action == FC_FP_ERROR)
-		result = -EIO;
-	else if (r != NULL)
-	{
-		r->fault = fault;
-		result = fc_call_make(r, timeout_ms);
-	}
-	pgstat_report_wait_end();
-	return fc_state_judge(no, fc_state_opening(no), true, result == 0, result, 0, 0, timeout_ms);
-}
-
-FcIo
-fc_store_sync(int timeout_ms)
-{
-	for (FcDeviceNo no = FC_THE_DEVICE + 1; no < FC_DEVICES; no++)
-	{
-		FcReason	why;
-
-		if (!fc_device_readable(no) || fc_store_sync_device(no, timeout_ms) == FC_IO_OK)
-			continue;
-		/* K15: what it confirmed may be lost, so it does not stay in use */
-		errno = fc_store_last_errno();
-		fc_fail(&why, "Check the device.", "could not flush \"%s\": %m", fc_store_path(no));
-		fc_device_trouble(no, fc_state_opening(no), &why);
-	}
-	return fc_store_sync_device(FC_THE_DEVICE, timeout_ms);
 }

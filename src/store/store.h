@@ -290,6 +290,20 @@ extern void fc_store_undo(FcDeviceNo no, int timeout_ms);
 /* The first, of devices that have gone off or were removed: to be called by who reads pages, also those that are not on flash. */
 extern void fc_store_let_go(int timeout_ms);
 
+/* The second of all at once; those that do not answer are given up.  Writer only, which ends. */
+extern void fc_store_release_all(int timeout_ms);
+
+/*
+ * D9.  Somebody has waited in vain for another device, so these may hang as
+ * well, and are not read from.  Are there any?  Is this one?  The writer tries
+ * them in its next round: those that do not answer go off.  FC_IO_BROKEN if the
+ * first one is among them.  Or it forgets that: nobody reads at present.
+ */
+extern bool fc_store_any_suspect(void);
+extern bool fc_store_is_suspect(FcDeviceNo no);
+extern FcIo fc_store_try_suspects(int timeout_ms);
+extern void fc_store_forget_suspects(void);
+
 /* Has the process of a device that was given up ended, so that its number may be used again?  Writer only. */
 extern bool fc_store_is_idle(FcDeviceNo no);
 

@@ -93,11 +93,10 @@ check_request(const FcDeviceRequest *r)
 		Assert(r->offset[0] >= FC_HEADER_BYTES);
 }
 
-ssize_t
-fc_call_make(FcDeviceRequest *r, int timeout_ms)
+static ssize_t
+result_of(const FcDeviceRequest *r, FcAnswer answer)
 {
-	check_request(r);
-	switch (fc_process_call(r->no, timeout_ms))
+	switch (answer)
 	{
 		case FC_ANSWERED:
 			return r->result;
@@ -107,6 +106,36 @@ fc_call_make(FcDeviceRequest *r, int timeout_ms)
 			break;
 	}
 	return FC_NO_PROCESS;
+}
+
+ssize_t
+fc_call_make(FcDeviceRequest *r, int timeout_ms)
+{
+	check_request(r);
+	return result_of(r, fc_process_call(r->no, timeout_ms));
+}
+
+void
+fc_call_send_all(FcDeviceRequest *const *r)
+{
+	for (FcDeviceNo no = 0; no < FC_DEVICES; no++)
+		if (r[no] != NULL)
+			fc_process_send(no);
+}
+
+void
+fc_call_await_all(FcDeviceRequest *const *r, ssize_t *result, uint64 begin, int timeout_ms)
+{
+	for (FcDeviceNo no = 0; no < FC_DEVICES; no++)
+		if (r[no] != NULL)
+			result[no] = result_of(r[no], fc_process_await(no, begin, timeout_ms));
+}
+
+void
+fc_call_make_all(FcDeviceRequest *const *r, ssize_t *result, int timeout_ms)
+{
+	fc_call_send_all(r);
+	fc_call_await_all(r, result, fc_now_ns(), timeout_ms);
 }
 
 bool

@@ -6,6 +6,7 @@
  * Who calls whom: each of these those after it.
  *
  *		store.c				reads and writes
+ *		store_together.c	several devices at once
  *		store_follow.c		a session's own descriptor
  *		store_opening.c		the writer opens the device, and lets go of it
  *		store_state.c		what is known of the device; what results mean
@@ -90,6 +91,22 @@ extern void fc_device_trouble(FcDeviceNo no, uint32 opening, const FcReason *why
 /* Counts states that were left: a session then closes what it no longer needs. */
 extern uint32 fc_device_changes(void);
 
+/* D9: those that may hang, a bit for each. */
+extern uint32 fc_device_suspects(void);
+
+static inline bool
+fc_is_among(uint32 devices, FcDeviceNo no)
+{
+	return unlikely((devices & (UINT32_C(1) << no)) != 0);
+}
+
+extern void fc_device_suspect(uint32 devices);
+extern void fc_device_clear(uint32 devices);
+
+/* A trial of it that was begun then has been answered; when was the last one?  ns. */
+extern void fc_device_passed(FcDeviceNo no, uint64 begun);
+extern uint64 fc_device_passed_at(FcDeviceNo no);
+
 extern void fc_device_count(FcDeviceNo no, FcDeviceCounter counter, uint64 n);
 extern void fc_device_forget_counters(FcDeviceNo no);
 
@@ -154,6 +171,14 @@ extern bool fc_state_no_answer(ssize_t result, int timeout_ms, FcReason *error);
 
 /* The number of the current opening of a device; the writer's requests are all of that. */
 extern uint32 fc_state_opening(FcDeviceNo no);
+
+/* ---- store_together.c: several devices at once ---- */
+
+/* D9: somebody has waited so long in vain for that device, so others may hang as well. */
+extern void fc_together_suspect(FcDeviceNo no, int timeout_ms);
+
+/* D9: may the writer make a request to it?  If it is suspect, all that are have been tried then. */
+extern FcIo fc_together_may_ask(FcDeviceNo no, int timeout_ms);
 
 /* ---- store_follow.c: a session's own descriptor ---- */
 
@@ -241,6 +266,14 @@ extern ssize_t fc_call_make(FcDeviceRequest *r, int timeout_ms);
 extern bool fc_call_begin(FcDeviceRequest *r);
 extern FcDeviceOp fc_call_under_way(FcDeviceNo no);
 extern FcDeviceRequest *fc_call_look(FcDeviceNo no, int timeout_ms, ssize_t *result);
+/*
+ * Makes several at once, at most one of each device, and waits for all of them
+ * as long as for one.  By number of the device; where r is NULL there is none,
+ * and the result stays as it is.  Or in two steps, as fc_process_send().
+ */
+extern void fc_call_make_all(FcDeviceRequest *const *r, ssize_t *result, int timeout_ms);
+extern void fc_call_send_all(FcDeviceRequest *const *r);
+extern void fc_call_await_all(FcDeviceRequest *const *r, ssize_t *result, uint64 begin, int timeout_ms);
 
 /* The end of a wait that begins now. */
 extern uint64 fc_call_deadline(int timeout_ms);

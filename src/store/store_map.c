@@ -40,6 +40,9 @@ typedef struct DeviceShared
 {
 	pg_atomic_uint32 state;		/* FcDeviceState; a late look does no harm */
 	pg_atomic_uint64 next_probe;	/* TimestampTz, 0 = none; for views */
+	pg_atomic_uint64 passed_at; /* when a trial of a suspect device was begun
+								 * that it passed, ns; a late look does no
+								 * harm */
 	pg_atomic_uint32 wrong_in_a_row;	/* pages with wrong content; no order
 										 * needed */
 	pg_atomic_uint32 doubtful;	/* what is there must be forgotten before it
@@ -62,6 +65,8 @@ typedef struct MapShared
 	uint32		slots;
 	pg_atomic_uint32 place[FC_CHUNKS];
 	pg_atomic_uint32 changes;	/* of states; no order needed */
+	pg_atomic_uint32 suspects;	/* D9: a bit for each device; a late look
+								 * costs one wait */
 	pg_atomic_uint32 any_wrong; /* is wrong_in_a_row of any device not 0? */
 	DeviceShared device[FC_DEVICES];
 	FcDeviceList list;
@@ -89,12 +94,14 @@ fc_store_map_init(uint32 slots, uint32 first)
 	for (uint32 i = 0; i < FC_CHUNKS; i++)
 		pg_atomic_init_u32(&map->place[i], (uint64) i << map->shift < first ? i : NOWHERE);
 	pg_atomic_init_u32(&map->changes, FC_START_32);
+	pg_atomic_init_u32(&map->suspects, 0);
 	pg_atomic_init_u32(&map->any_wrong, 0);
 	fc_device_list = &map->list;
 	for (int no = 0; no < FC_DEVICES; no++)
 	{
 		pg_atomic_init_u32(&map->device[no].state, no == FC_THE_DEVICE ? FC_DEVICE_ACTIVE : FC_DEVICE_NONE);
 		pg_atomic_init_u64(&map->device[no].next_probe, 0);
+		pg_atomic_init_u64(&map->device[no].passed_at, 0);
 		pg_atomic_init_u32(&map->device[no].wrong_in_a_row, 0);
 		pg_atomic_init_u32(&map->device[no].doubtful, 0);
 		SpinLockInit(&map->device[no].lock);
@@ -218,6 +225,36 @@ uint32
 fc_device_changes(void)
 {
 	return pg_atomic_read_u32(&map->changes);
+}
+
+uint32
+fc_device_suspects(void)
+{
+	return pg_atomic_read_u32(&map->suspects);
+}
+
+void
+fc_device_suspect(uint32 devices)
+{
+	pg_atomic_fetch_or_u32(&map->suspects, devices);
+}
+
+void
+fc_device_clear(uint32 devices)
+{
+	pg_atomic_fetch_and_u32(&map->suspects, ~devices);
+}
+
+void
+fc_device_passed(FcDeviceNo no, uint64 begun)
+{
+	pg_atomic_write_u64(&map->device[no].passed_at, begun);
+}
+
+uint64
+fc_device_passed_at(FcDeviceNo no)
+{
+	return pg_atomic_read_u64(&map->device[no].passed_at);
 }
 
 /* `opening`: only if it is readable, and that is its opening; 0 whatever it is. */

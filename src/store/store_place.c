@@ -20,11 +20,17 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/magic.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "miscadmin.h"
 #include "store/store_mount.h"
 #include "store/store_place.h"
+
+/* These are in no header. */
+#define CONFIGFS_MAGIC 0x62656570
+#define MQUEUE_MAGIC 0x19800202
 
 #define MAX_LINKS 40			/* as the kernel */
 
@@ -362,6 +368,29 @@ fc_place_in_dev(int folder)
 	return found;
 }
 
+/*
+ * Is the folder on a file system that has no blocks, where files are a way to
+ * talk to the kernel?  To open one may do something, to write to it even more;
+ * as a rule they seem to be empty.
+ */
+static bool
+is_of_kernel(int folder)
+{
+	static const uint32 types[] = {
+		PROC_SUPER_MAGIC, SYSFS_MAGIC, DEBUGFS_MAGIC, TRACEFS_MAGIC, SECURITYFS_MAGIC, SELINUX_MAGIC, CGROUP_SUPER_MAGIC,
+		CGROUP2_SUPER_MAGIC, BPF_FS_MAGIC, PSTOREFS_MAGIC, EFIVARFS_MAGIC, BINFMTFS_MAGIC, DEVPTS_SUPER_MAGIC,
+		CONFIGFS_MAGIC, MQUEUE_MAGIC
+	};
+	struct statfs fs;
+
+	if (fstatfs(folder, &fs) != 0)
+		return false;
+	for (int i = 0; i < lengthof(types); i++)
+		if ((uint32) fs.f_type == types[i])
+			return true;
+	return false;
+}
+
 int
 fc_place_open(const char *path, const char **name, FcReason *error)
 {
@@ -385,6 +414,8 @@ fc_place_open(const char *path, const char **name, FcReason *error)
 		ok = step(&walk, error);
 	if (ok && **name == '\0')
 		ok = fc_fail_restart(error, NO_FILE_HINT, "\"%s\" is a folder", path);
+	if (ok && is_of_kernel(walk.fd))
+		ok = fc_fail_restart(error, NO_FILE_HINT, "\"%s\" is on a file system of the kernel's own, which stores nothing", path);
 	if (ok)
 		ok = fc_place_check_foreign(walk.fd, path, error);
 	Assert(!ok || walk.fd >= 0);

@@ -385,16 +385,28 @@ fc_process_look(FcDeviceNo no, int timeout_ms, bool *late)
 	return p->sock >= 0 ? FC_ANSWERED : FC_NOBODY;
 }
 
+void
+fc_process_send(FcDeviceNo no)
+{
+	(void) make_request(no);
+}
+
 FcAnswer
 fc_process_call(FcDeviceNo no, int timeout_ms)
 {
+	fc_process_send(no);
+	return fc_process_await(no, fc_now_ns(), timeout_ms);
+}
+
+FcAnswer
+fc_process_await(FcDeviceNo no, uint64 begin, int timeout_ms)
+{
 	Process    *p = &processes[no];
 	uint64		limit = limit_ns(timeout_ms);
-	uint64		begin = fc_now_ns();
 	uint64		asked_at = 0;	/* to end */
 
+	Assert(fc_in_writer());
 	Assert(timeout_ms >= 0);
-	(void) make_request(no);
 	while (p->under_way)
 	{
 		struct pollfd pfd = {
@@ -424,5 +436,5 @@ fc_process_call(FcDeviceNo no, int timeout_ms)
 			return FC_NOT_ANSWERED;
 	}
 	errno = 0;
-	return FC_NOBODY;
+	return p->sock >= 0 ? FC_ANSWERED : FC_NOBODY;	/* it had answered before */
 }

@@ -68,6 +68,14 @@ extern FcAnswer fc_process_ready(FcDeviceNo no, bool make, void (*serve) (void *
 extern FcAnswer fc_process_call(FcDeviceNo no, int timeout_ms);
 
 /*
+ * The same in two steps, so that several devices can be asked at once: makes
+ * the request; and waits for its answer, as if it had been made at `begin`.  The
+ * latter can be done again.
+ */
+extern void fc_process_send(FcDeviceNo no);
+extern FcAnswer fc_process_await(FcDeviceNo no, uint64 begin, int timeout_ms);
+
+/*
  * H8: the same without waiting.  Begins: false if there is nobody.  Looks: FC_NOT_ANSWERED
  * is not yet, or `late`, and then nobody looks any more.  In between there is no other
  * request to this device; fc_process_turn_away() ends that without an answer.

@@ -126,6 +126,7 @@ fc_state_no_way(FcDeviceNo no, int timeout_ms)
 		case ETIMEDOUT:
 			fc_count(FC_TIMEOUTS);
 			fc_fail(&trouble, HUNG_HINT, HUNG, timeout_ms);
+			fc_together_suspect(no, timeout_ms);
 			break;				/* H3 */
 		default:
 			fc_fail(&trouble, fc_open_hint(S_ISBLK(device->seen.st_mode)), "could not open \"%s\": %m", device->path);
@@ -171,6 +172,7 @@ fc_state_judge(FcDeviceNo no, uint32 opening, bool write, bool ok, ssize_t resul
 	if (late)
 	{
 		fc_state_no_answer(-ETIMEDOUT, timeout_ms, &trouble);
+		fc_together_suspect(no, timeout_ms);
 		return broken(no, opening); /* H3 */
 	}
 	if (result == FC_NO_PROCESS)

@@ -988,8 +988,7 @@ static void
 on_exit_writer(int code, Datum arg)
 {
 	Assert(IS_WRITER());
-	for (FcDeviceNo no = 0; no < FC_DEVICES; no++)
-		fc_store_release(no, fc_setting_io_timeout);
+	fc_store_release_all(fc_setting_io_timeout);
 	fc_handoff_set_writer(NULL);
 	shared->proc = NULL;
 	ConditionVariableBroadcast(&shared->answer);

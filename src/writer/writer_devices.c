@@ -102,6 +102,7 @@ fc_writer_devices_run(bool *again)
 
 	fc_warm_position(&log, &group);
 	fc_devices_set_position(log, group);
+	fc_cache_try_suspects();
 	fc_devices_round();
 	state = fc_request_look(&shared->request, &abandoned);
 	if (state != FC_REQUEST_ASKED && state != FC_REQUEST_RUNNING)

@@ -1,0 +1,263 @@
+/*-------------------------------------------------------------------------
+ *
+ * store_together.c
+ *	  Several devices at once: those that may hang together, and what the writer
+ *	  wants of all of them.
+ *
+ * Drives behind one controller, enclosure or network hang together.  To find
+ * that out of one after the other would take io_timeout for each.  So one wait
+ * in vain makes the others suspect (D9), and the writer asks all of these at the
+ * same time, as it does when it flushes them or lets go of them.
+ *
+ * Copyright (c) 2026, the pg_flashcache developers
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "common/pg_prng.h"
+#include "store/store_internal.h"
+#include "store/store_process.h"
+
+#define BIT(no) (UINT32_C(1) << (no))
+
+/* To let go of the devices is waited for so long at most. */
+#define RELEASE_MS 10000
+
+/* A device that is well passes its trial so soon, as a rule. */
+#define SOON_MS 100
+
+/* The writer judges what has come of trials. */
+static bool trying = false;
+
+/* ---- D9 ---- */
+
+void
+fc_together_suspect(FcDeviceNo no, int timeout_ms)
+{
+	uint64		now = fc_now_ns();
+	uint64		wait = (uint64) timeout_ms * 1000000;
+	uint32		devices = 0;
+
+	/* where the kernel gives up and nobody else does, no wait is bounded */
+	if (timeout_ms <= 0 || trying)
+		return;
+	for (FcDeviceNo other = 0; other < FC_DEVICES; other++)
+		if (other != no && fc_device_readable(other) && fc_device_passed_at(other) + wait < now)
+			devices |= BIT(other);
+	if (devices != 0)
+		fc_device_suspect(devices);
+}
+
+bool
+fc_store_any_suspect(void)
+{
+	return unlikely(fc_device_suspects() != 0);
+}
+
+bool
+fc_store_is_suspect(FcDeviceNo no)
+{
+	return fc_is_among(fc_device_suspects(), no) && fc_device_readable(no);
+}
+
+void
+fc_store_forget_suspects(void)
+{
+	Assert(fc_in_writer());
+	fc_device_clear(PG_UINT32_MAX);
+}
+
+/* The header, which has been written, and any slot: of one that has not, the file system may know that by itself. */
+static FcDeviceRequest *
+new_trial(FcDeviceNo no, ssize_t *result)
+{
+	FcDeviceRequest *r = fc_call_new(no, FC_OP_READ, result);
+
+	if (r == NULL)
+		return NULL;
+	r->fault.us = fc_failpoint_fault_of(FC_FP_STORE_READ, no).us;
+	r->n = 2;
+	r->offset[0] = 0;
+	r->offset[1] = fc_slot_offset((FcSlotNo) pg_prng_uint64_range(&pg_global_prng_state, 0, fc_device(no)->slots - 1));
+	return r;
+}
+
+static bool
+has_answered(ssize_t result)
+{
+	return result != -ETIMEDOUT && result != FC_NO_PROCESS;
+}
+
+/* Those that have answered are used again. */
+static void
+let_pass(FcDeviceRequest **r, const ssize_t *result, uint64 begin)
+{
+	for (FcDeviceNo no = 0; no < FC_DEVICES; no++)
+		if (r[no] != NULL && has_answered(result[no]))
+		{
+			fc_device_passed(no, begin);
+			fc_device_clear(BIT(no));
+			r[no] = NULL;
+		}
+}
+
+/*
+ * Tries all that are suspect.  Those that are well need not wait for those that
+ * hang.  Returns what that means for one of them.  Of the first device trouble
+ * is told to who asks for that one, and to nobody else: it is suspect until
+ * then, and has still not answered (H5).
+ */
+static FcIo
+try_all(FcDeviceNo asked, int timeout_ms)
+{
+	uint32		suspects = fc_device_suspects();
+	FcDeviceRequest *r[FC_DEVICES] = {NULL};
+	ssize_t		result[FC_DEVICES] = {0};
+	uint64		begin = fc_now_ns();
+	FcIo		io = FC_IO_OK;
+
+	Assert(fc_in_writer() && timeout_ms > 0);
+	for (FcDeviceNo no = 0; no < FC_DEVICES; no++)
+		if (fc_is_among(suspects, no) && fc_device_readable(no))
+			r[no] = new_trial(no, &result[no]);
+	fc_call_send_all(r);
+	fc_call_await_all(r, result, begin, Min(timeout_ms, SOON_MS));
+	let_pass(r, result, begin);
+	fc_call_await_all(r, result, begin, timeout_ms);
+	let_pass(r, result, begin);
+
+	trying = true;				/* all have been tried just now */
+	for (FcDeviceNo no = 0; no < FC_DEVICES; no++)
+	{
+		FcIo		its = FC_IO_OK;
+
+		if (!fc_is_among(suspects, no) || (no == FC_THE_DEVICE && asked != no && !has_answered(result[no])))
+			continue;
+		if (!has_answered(result[no]))
+		{
+			errno = 0;
+			its = fc_state_judge(no, fc_state_opening(no), false, false, result[no], BLCKSZ, 0, timeout_ms);
+		}
+		fc_device_clear(BIT(no));
+		if (no == asked)
+			io = its;
+	}
+	trying = false;
+	return io;
+}
+
+FcIo
+fc_together_may_ask(FcDeviceNo no, int timeout_ms)
+{
+	if (likely(!fc_is_among(fc_device_suspects(), no)))
+		return FC_IO_OK;
+	if (timeout_ms <= 0)
+	{
+		fc_store_forget_suspects();
+		return FC_IO_OK;
+	}
+	if (fc_failpoint(FC_FP_SUSPECT_DUE))
+		return FC_IO_FAILED;
+	return try_all(no, timeout_ms);
+}
+
+FcIo
+fc_store_try_suspects(int timeout_ms)
+{
+	FcIo		io = FC_IO_OK;
+
+	for (FcDeviceNo no = 0; no < FC_DEVICES && io != FC_IO_BROKEN; no++)
+		io = fc_together_may_ask(no, timeout_ms);
+	return io;
+}
+
+/* ---- flushing: D10 ---- */
+
+/* The request; NULL if there is none, and the result. */
+static FcDeviceRequest *
+new_sync(FcDeviceNo no, ssize_t *result)
+{
+	FcFault		fault = fc_failpoint_fault_of(FC_FP_STORE_SYNC, no);
+	FcDeviceRequest *r = fc_call_new(no, FC_OP_SYNC, result);
+
+	if (r != NULL && fault.action == FC_FP_ERROR)
+	{
+		*result = -EIO;
+		return NULL;
+	}
+	if (r != NULL)
+		r->fault = fault;
+	return r;
+}
+
+static FcIo
+judge_sync(FcDeviceNo no, ssize_t result, int timeout_ms)
+{
+	errno = 0;
+	return fc_state_judge(no, fc_state_opening(no), true, result == 0, result, 0, 0, timeout_ms);
+}
+
+FcIo
+fc_store_sync_device(FcDeviceNo no, int timeout_ms)
+{
+	FcIo		io = fc_together_may_ask(no, timeout_ms);
+	ssize_t		result;
+	FcDeviceRequest *r;
+
+	if (unlikely(io != FC_IO_OK))
+		return io;
+	r = new_sync(no, &result);
+	pgstat_report_wait_start(FC_WAIT_WRITE);
+	if (r != NULL)
+		result = fc_call_make(r, timeout_ms);
+	pgstat_report_wait_end();
+	return judge_sync(no, result, timeout_ms);
+}
+
+FcIo
+fc_store_sync(int timeout_ms)
+{
+	FcDeviceRequest *r[FC_DEVICES] = {NULL};
+	ssize_t		result[FC_DEVICES] = {0};
+
+	for (FcDeviceNo no = 0; no < FC_DEVICES; no++)
+		if (no == FC_THE_DEVICE || fc_device_readable(no))
+			r[no] = new_sync(no, &result[no]);
+	pgstat_report_wait_start(FC_WAIT_WRITE);
+	fc_call_make_all(r, result, timeout_ms);
+	pgstat_report_wait_end();
+	for (FcDeviceNo no = FC_THE_DEVICE + 1; no < FC_DEVICES; no++)
+	{
+		FcReason	why;
+
+		if ((r[no] == NULL && result[no] == 0) || judge_sync(no, result[no], timeout_ms) == FC_IO_OK)
+			continue;
+		/* K15: what it confirmed may be lost, so it does not stay in use */
+		errno = fc_store_last_errno();
+		fc_fail(&why, "Check the device.", "could not flush \"%s\": %m", fc_store_path(no));
+		fc_device_trouble(no, fc_state_opening(no), &why);
+	}
+	return judge_sync(FC_THE_DEVICE, result[FC_THE_DEVICE], timeout_ms);
+}
+
+/* ---- letting go: D10 ---- */
+
+void
+fc_store_release_all(int timeout_ms)
+{
+	FcDeviceRequest *r[FC_DEVICES];
+	ssize_t		result[FC_DEVICES];
+
+	for (FcDeviceNo no = 0; no < FC_DEVICES; no++)
+	{
+		fc_process_turn_away(no);
+		r[no] = fc_call_new(no, FC_OP_CLOSE, &result[no]);
+		if (r[no] != NULL)
+			r[no]->undo = false;
+	}
+	fc_call_make_all(r, result, timeout_ms > 0 ? Min(timeout_ms, RELEASE_MS) : RELEASE_MS);
+	for (FcDeviceNo no = 0; no < FC_DEVICES; no++)
+		if (result[no] != 0 && result[no] != FC_NO_PROCESS)
+			fc_process_abandon(no);
+}
