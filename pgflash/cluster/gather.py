@@ -29,7 +29,9 @@ class Look:
 
 def ask_all(nodes: Sequence[Node], timeout_s: float, ask: Callable[[Connection], T]) -> list[tuple[T | None, str | None]]:
     """For each node what `ask` returns of a connection to it, or why there is nothing."""
-    return ask_each([node.parts for node in nodes], timeout_s, lambda connection, _: ask(connection))
+    asked = [node for node in nodes if not node.nowhere]
+    answers = iter(ask_each([node.parts for node in asked], timeout_s, lambda connection, _: ask(connection)))
+    return [(None, node.nowhere) if node.nowhere else next(answers) for node in nodes]
 
 
 def look_at(nodes: Sequence[Node], timeout_s: float) -> list[Look]:
