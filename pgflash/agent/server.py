@@ -41,6 +41,7 @@ class AgentServer(ThreadingHTTPServer):
         self._open: dict[socket.socket, tuple[float, str]] = {}  # since when, and whose
         self._lock = threading.Lock()
         self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+        self._overflow: Overflow | None = None  # where nothing can be listened to, it is closed without
         super().__init__(address, _Handler)
         self._overflow = Overflow(_whole(answers.to("/liveness")))
 
@@ -59,6 +60,7 @@ class AgentServer(ThreadingHTTPServer):
             if not full:
                 self._open[request] = time.monotonic(), client
         if full:
+            assert self._overflow is not None
             self._overflow.take(request)
             return
         try:
@@ -88,7 +90,8 @@ class AgentServer(ThreadingHTTPServer):
 
     def server_close(self) -> None:
         super().server_close()
-        self._overflow.take(None)
+        if self._overflow is not None:
+            self._overflow.take(None)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that went away is nothing to be told."""

@@ -173,6 +173,17 @@ def test_no_more_of_a_request_is_read_than_is_short(headers: list[bytes], status
         assert b" 200 " in raw(server, b"GET /warm HTTP/1.0\r\n\r\n")
 
 
+@pytest.mark.parametrize("where", ["127.0.0.1:{used}", "192.0.2.1:8009", "nohost.invalid:8009"])
+def test_where_it_cannot_listen(where: str) -> None:
+    with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as used:
+        listen = where.format(used=used.getsockname()[1])
+        command = [sys.executable, "-m", "pgflash", "agent", "port=1", "--listen", listen, "--json"]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=120, check=False)
+    assert done.returncode == 3, done.stderr
+    error = json.loads(done.stdout)
+    assert error["message"].startswith(f"cannot listen at {listen}: ") and "--listen" in error["hint"]
+
+
 def test_all_places_are_taken() -> None:
     wait = threading.Event()
     with serving(answers(WARM, wait=wait, longest_s=60.0), places=2) as server:
