@@ -13,7 +13,7 @@ import threading
 from typing import Any, cast
 
 import psycopg
-from psycopg.conninfo import conninfo_to_dict
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import dict_row
 
 from pgflash import safe
@@ -21,6 +21,8 @@ from pgflash.errors import ArgumentError, PgflashError, ServerError
 
 Connection = psycopg.Connection[dict[str, Any]]
 APPLICATION = "pgflash"
+SECRETS = ("password", "sslpassword", "oauth_client_secret")
+HIDDEN = "********"
 
 # A peer that is gone is noticed within some 15 seconds, not after hours.
 _KEEP_ALIVE = {"keepalives_idle": "5", "keepalives_interval": "3", "keepalives_count": "3", "tcp_user_timeout": "15000"}
@@ -91,6 +93,18 @@ def name_of(parts: dict[str, str]) -> str:
     if parts.get("port"):
         name += f":{parts['port']}"
     return f"{name}/{parts['dbname']}" if parts.get("dbname") else name
+
+
+def without_secrets(name: str, value: str) -> str:
+    """The value of a setting as it may be shown: a connection string without its passwords."""
+    if not name.endswith("_conninfo"):
+        return value
+    try:
+        parts = conninfo_to_dict(value)
+    except psycopg.Error:
+        return HIDDEN
+    secret = [part for part in SECRETS if parts.get(part)]
+    return make_conninfo("", **{**parts, **dict.fromkeys(secret, HIDDEN)}) if secret else value
 
 
 class Bounded(psycopg.Connection[Any]):
