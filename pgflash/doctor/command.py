@@ -21,7 +21,17 @@ from pgflash.doctor.facts.machine import Machine
 from pgflash.doctor.facts.server import gather
 from pgflash.doctor.facts.waits import Waits, take
 from pgflash.doctor.fix import Connection, Fixer, Undo, changes, default_state, refusal
-from pgflash.errors import EXIT_ADVICE, EXIT_OK, EXIT_PROBLEM, ArgumentError, MachineError, Unreachable
+from pgflash.errors import (
+    EXIT_ADVICE,
+    EXIT_BROKE_OFF,
+    EXIT_OK,
+    EXIT_PROBLEM,
+    ArgumentError,
+    BrokeOff,
+    MachineError,
+    PgflashError,
+    Unreachable,
+)
 from pgflash.shown import json_text, visible
 
 progress = Console(stderr=True, highlight=False)
@@ -199,8 +209,9 @@ def run(
     fixer = Fixer(session.machine, notes, session.connection, facts.server)
     if undo:
         done = list(fixer.put_back())
-        print(json_text({"undone": done, "exit": EXIT_OK}) if as_json else visible("\n".join(done), lines=True) or "nothing to put back")
-        return EXIT_OK
+        status = EXIT_BROKE_OFF if fixer.failed else EXIT_OK
+        print(json_text({"undone": done, "exit": status}) if as_json else visible("\n".join(done), lines=True) or "nothing to put back")
+        return status
     results = look(facts, areas)
     made: list[str] = []
     refused: list[str] = []
@@ -243,9 +254,15 @@ def _fix(fixer: Fixer, results: list[Result], yes: bool, as_json: bool, out: Con
     if not yes and not typer.confirm(f"Make {'this change' if len(able) == 1 else f'these {len(able)} changes'}?"):
         tell("nothing was changed")
         return [], refused
-    made = []
+    made: list[str] = []
     for result, change in able:
-        fixer.make(result, change)
+        try:
+            fixer.make(result, change)
+        except PgflashError as error:
+            if not made:
+                raise
+            words = f"made before, and noted in {fixer.undo.path}: {'; '.join(made)}"
+            raise BrokeOff(error.message, f"{error.hint}; {words}" if error.hint else words) from error
         made.append(change.command)
         tell(f"done: {change.command}")
     return made, refused

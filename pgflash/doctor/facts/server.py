@@ -44,6 +44,8 @@ class Server:
     superuser: bool = False
     changeable: frozenset[str] = frozenset()
     """Settings that this role may change with ALTER SYSTEM."""
+    may_reload: bool = True
+    """This role may call pg_reload_conf()."""
     overruled: frozenset[str] = frozenset()
     """Settings of the server's command line, where ALTER SYSTEM has no effect."""
 
@@ -103,6 +105,7 @@ def gather(
             " AND has_parameter_privilege(current_user, name, 'ALTER SYSTEM')"
         )
     )
+    server.may_reload = bool(rows("SELECT has_function_privilege('pg_catalog.pg_reload_conf()', 'EXECUTE')")[0][0])
     server.overruled = frozenset(row[0] for row in rows("SELECT name FROM pg_settings WHERE source = 'command line'"))
     view, server.cache_unasked, server.extension = cache_view()
     if view and server.has_cache:
