@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from pgflash import safe
+from pgflash import devices, safe
 from pgflash.connection import Connection, exists, members
 from pgflash.errors import ServerError
 
@@ -82,6 +82,7 @@ class Seen:
     version: str | None = None
     stat: dict[str, Any] | None = None
     warmth: dict[str, Any] | None = None
+    devices_off: list[dict[str, Any]] = field(default_factory=list)  # of those that were added to the cache
     replicas: Sequence[Replica] = ()
     missing: list[str] = field(default_factory=list)
 
@@ -153,19 +154,18 @@ def look(connection: Connection) -> Seen:
         for item in ([] if row["standby"] else connection.execute(_REPLICAS).fetchall())
     ]
     missing: list[str] = []
-    version, stat, warmth = _cache(connection, row["database"], missing)
     receives_as = _name_in(row.pop("receives_by"))
-    return Seen(**row, receives_as=receives_as, version=version, stat=stat, warmth=warmth, replicas=replicas, missing=missing)
+    return Seen(**row, **_cache(connection, row["database"], missing), receives_as=receives_as, replicas=replicas, missing=missing)
 
 
-def _cache(connection: Connection, database: str, missing: list[str]) -> tuple[str | None, dict[str, Any] | None, dict[str, Any] | None]:
+def _cache(connection: Connection, database: str, missing: list[str]) -> dict[str, Any]:
     found = safe.extension(connection)
     if found is None:
         missing.append(f"database {database} has no extension pg_flashcache")
-        return None, None, None
+        return {}
     if found.lacking and not found.danger:
         missing.append(f"{found.closed}: {found.lacking}")
-        return found.version, None, None
+        return {"version": found.version}
     safe.require(found, ServerError)
     there = members(connection, (STAT, WARMTH))
     for view in (STAT, WARMTH):
@@ -179,4 +179,6 @@ def _cache(connection: Connection, database: str, missing: list[str]) -> tuple[s
         # The name is the extension's own, its schema is quoted.
         return connection.execute(f"SELECT * FROM {found.schema}.{view}".encode()).fetchone() if view in there else None
 
-    return found.version, one(STAT), one(WARMTH)
+    return {
+        "version": found.version, "stat": one(STAT), "warmth": one(WARMTH), "devices_off": devices.off(connection, found.schema),
+    }  # fmt: skip

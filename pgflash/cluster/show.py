@@ -9,6 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from pgflash import devices
 from pgflash.cluster.gather import Look
 from pgflash.cluster.look import Seen
 from pgflash.shown import cell, visible
@@ -84,6 +85,7 @@ def problems(looks: Sequence[Look]) -> list[tuple[str, str]]:
             continue
         if item.seen.state in BAD_STATES:
             found.append((item.node.name, f"the cache is {item.seen.state}: {item.seen.reason or 'no reason is known'}"))
+        found += [(item.node.name, devices.words(row)) for row in item.seen.devices_off]
         if item.seen.stat is None and item.seen.missing:
             found.append((item.node.name, item.seen.missing[0]))
         if item.seen.standby and item.seen.receiver not in ("streaming", None):
@@ -106,11 +108,14 @@ def _leaders(looks: Sequence[Look]) -> list[tuple[str, str]]:
         if not primaries:
             found.append(("cluster", "no member that answers is a primary"))
         return found
-    systems = [item.seen.system for item in primaries if item.seen]
+    servers: dict[int | None, set[object]] = {}
+    for item in primaries:
+        if item.seen and item.seen.system is not None:  # one that is asked in two databases is one
+            servers.setdefault(item.seen.system, set()).add((item.seen.started, item.seen.port))
     return [
-        (item.node.name, f"it is one of {systems.count(item.seen.system)} primaries of one cluster: only one of them may be")
+        (item.node.name, f"it is one of {len(servers[item.seen.system])} primaries of one cluster: only one of them may be")
         for item in primaries
-        if item.seen and item.seen.system is not None and systems.count(item.seen.system) > 1
+        if item.seen and len(servers.get(item.seen.system, ())) > 1
     ]
 
 

@@ -79,11 +79,23 @@ class Session:
             return "", f"this role may not read pg_stat_flashcache: GRANT pg_monitor TO {found.role}", True
         return f"{found.schema}.pg_stat_flashcache", "", True
 
+    def _devices_view(self) -> str:
+        """Qualified name of the view of devices, where this role may read it."""
+        assert self.connection
+        try:
+            found, view = safe.extension(self.connection), safe.relation(self.connection, "pg_stat_flashcache_device")
+            if found is None or view is None:
+                return ""
+            allowed = self.connection.execute("SELECT has_table_privilege(%s::oid, 'SELECT')", (view,)).fetchone()
+        except psycopg.Error as error:
+            raise MachineError(f"the server could not be asked: {str(error).strip()}") from error
+        return f"{found.schema}.pg_stat_flashcache_device" if allowed == (True,) else ""
+
     def facts(self, flash: str, data: str, seconds: float, quiet: bool) -> Facts:
         if self.connection is None:
             return Facts(self.machine, None, flash, data)
         addresses = {item.address.split("%")[0] for items in psutil.net_if_addrs().values() for item in items}
-        server = gather(self.rows, self.machine, self.connection.info.hostaddr, frozenset(addresses), self._cache_view)
+        server = gather(self.rows, self.machine, self.connection.info.hostaddr, frozenset(addresses), self._cache_view, self._devices_view)
         if server.version < 150000:
             raise MachineError(f"the server is PostgreSQL {server.version // 10000}, 15 or newer is needed")
 

@@ -220,7 +220,7 @@ def test_there_is_one_primary() -> None:
     assert show.problems([a, promoted]) == [("b", "it is a primary, and Patroni has it as a replica: stop it")]
     assert show.problems([b]) == [("cluster", "no member that answers is a primary")]
     # without Patroni: copies of one server, or shards
-    one, two, shard = look("a", seen(system=1)), look("b", seen(system=1)), look("c", seen(system=2))
+    one, two, shard = look("a", seen(system=1)), look("b", seen(system=1, port=5433)), look("c", seen(system=2))
     assert show.problems([one, shard, look("d", seen(standby=True, system=1))]) == []
     assert [name for name, _ in show.problems([one, two, shard])] == ["a", "b"]
 
