@@ -38,7 +38,7 @@ from pgflash.pilot.loads import Driver
 from pgflash.pilot.scenario import Scenario, Variant
 from pgflash.pilot.store import Study
 from pgflash.pilot.target import ENVIRONMENT, Place, Started
-from pgflash.system import Device, device_of, is_root, run
+from pgflash.system import Device, device_of, is_root, on_one_device, run
 from pgflash.units import MB
 
 RANKING_S = 20
@@ -303,6 +303,7 @@ class ExistingTarget:
             "data_on": "disk",
             "moved": variant.arm.moved,
             "disk": "the server's own",
+            "cache_on_disk": self._shared(connection),
             "flash": "the server's own",
         }
 
@@ -338,12 +339,21 @@ class ExistingTarget:
         """Real storage has one speed."""
 
     def devices(self) -> dict[str, Device]:
-        """That of the data directory, where the server runs on this machine and says where it is."""
+        """That of the data directory, where the server runs on this machine and says where it is, and the cache is elsewhere: else reads
+        from flash would be counted as reads from the disk."""
         with contextlib.suppress(PgflashError, OSError), self._connect() as connection:
             if self.place.host.startswith("/") or self.place.host in ("localhost", "127.0.0.1", "::1"):
                 device = device_of(Path(str(db.value(connection, "SHOW data_directory"))))
-                return {"disk": device} if device is not None else {}
+                return {"disk": device} if device is not None and not self._shared(connection) else {}
         return {}
+
+    def _shared(self, connection: db.Connection) -> bool:
+        """Is a device of the cache in the file system of the data?"""
+        data = Path(str(db.value(connection, "SHOW data_directory")))
+        paths = [str(db.value(connection, "SELECT current_setting('pg_flashcache.file', true)") or "")]
+        if view := db.cache_view(connection, "pg_stat_flashcache_device"):
+            paths += [str(path) for (path,) in db.rows(connection, f"SELECT path FROM {view}")]
+        return any(on_one_device(data, data / path) for path in paths if path)
 
     def memory_peak_mb(self) -> int | None:
         return None

@@ -293,6 +293,7 @@ def test_the_cache_of_an_existing_server_off_and_on(place: Path, server: Server)
     assert [line["variant"] for line in runs] == ["off", "on", "on", "off"]
     for line in runs:
         on = line["variant"] == "on"
+        assert (line["conditions"]["cache_on_disk"], line["devices"]) == (True, {})
         assert (line["arm"]["cache"], line["arm"]["enabled"]) == ("as installed" if on else "", line["variant"])
         assert line["conditions"]["flash_mb"] == (1 if on else 0)
         looked = {name: line["counters"][f"cache.{name}"] for name in ("hits", "misses", "os_cache_hits")}
