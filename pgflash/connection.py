@@ -76,12 +76,21 @@ def reason(error: BaseException) -> str:
 def parsed(conninfo: str, number: int) -> dict[str, str]:
     """The parts of a connection string, number N of the command line. Nothing of a wrong one is quoted."""
     try:
-        return {name: str(value) for name, value in conninfo_to_dict(conninfo).items() if value is not None}
+        parts = {name: str(value) for name, value in conninfo_to_dict(conninfo).items() if value is not None}
+        if "@" in parts.get("host", "")[1:]:  # what was to be a password with an @; a first one is that of an abstract socket
+            raise psycopg.ProgrammingError
+        return parts
     except psycopg.Error:
         raise ArgumentError(
             f"connection string {number} is none",
-            "allowed: key=value pairs, or postgresql://user@host:port/database; it is not quoted here, since it may hold a password",
+            "allowed: key=value pairs, or postgresql://user@host:port/database, an @ in a password as %40; it is not quoted"
+            " here, since it may hold a password",
         ) from None
+
+
+def said(error: psycopg.Error) -> str:
+    """What libpq or the server say, to be shown to people: libpq indents by tabs."""
+    return str(error).strip().expandtabs(4)
 
 
 def name_of(parts: dict[str, str]) -> str:

@@ -26,7 +26,7 @@ from pgflash.cluster.values import same
 from pgflash.cluster.wanted import Wanted
 from pgflash.cluster.write import PutBack, write
 from pgflash.connection import Connection, connect, reason, without_secrets
-from pgflash.errors import BrokeOff, MachineError, PgflashError, Refused, ServerError
+from pgflash.errors import ArgumentError, BrokeOff, MachineError, PgflashError, Refused, ServerError
 from pgflash.shown import visible
 from pgflash.units import show_seconds
 
@@ -105,7 +105,7 @@ class Rolling:
         looks = self.looks()
         unknown = (set(self.wanted.nodes) | set(self.wanted.commands)) - {item.node.name for item in looks}
         if unknown:
-            raise ServerError(f"there is no node {min(unknown)!r}", f"nodes: {', '.join(item.node.name for item in looks)}")
+            raise ArgumentError(f"there is no node {min(unknown)!r}", f"nodes: {', '.join(item.node.name for item in looks)}")
         for item in looks:
             if item.seen is None:
                 raise ServerError(f"{item.node.name} is down: {item.problem}", "nothing is changed while a node is down")
@@ -134,13 +134,13 @@ class Rolling:
     def _step(self, item: Look, leader: bool) -> Step:
         assert item.seen is not None
         wanted = self.wanted.of(item.node.name)
-        rows = self._rows(item.node, wanted)
+        rows = self._rows(item.node, {*wanted, SIZE})
+        if wanted and SIZE not in rows:
+            raise ServerError(f"{item.node.name}: there is no setting {SIZE}", "is pg_flashcache in shared_preload_libraries there?")
         absent = sorted(set(wanted) - set(rows))
         if absent:
-            raise ServerError(
-                f"{item.node.name}: there is no setting {absent[0]}",
-                "is the name right, and pg_flashcache in shared_preload_libraries there, in this version?",
-            )
+            raise ArgumentError(f"{item.node.name}: there is no setting {absent[0]}", "is the name right, and has that version it?")
+        rows = {name: rows[name] for name in wanted}
         fixed = [name for name, row in rows.items() if row["source"] == "command line"]
         if fixed:
             raise ServerError(f"{item.node.name}: {fixed[0]} is on the server's command line, which ALTER SYSTEM does not overrule")

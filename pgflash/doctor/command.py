@@ -14,6 +14,7 @@ from rich.text import Text
 
 import pgflash.doctor.checks  # noqa: F401  (registers them)
 from pgflash import safe
+from pgflash.connection import parsed, said
 from pgflash.doctor import report
 from pgflash.doctor.check import AREAS, REGISTRY, Result, examine
 from pgflash.doctor.facts import Facts
@@ -44,12 +45,13 @@ class Session:
         self.machine = machine or Machine()
         self.connection: Connection | None = None
         if conninfo:
+            parsed(conninfo, 1)  # libpq would quote a part of it, which may be one of a password
             try:
                 self.connection = safe.connect(conninfo, application_name="pgflash doctor", connect_timeout="10")
                 self.connection.execute("SELECT set_config('lock_timeout', '5s', false)")
             except psycopg.Error as error:
                 raise Unreachable(
-                    f"the server cannot be reached: {str(error).strip()}",
+                    f"the server cannot be reached: {said(error)}",
                     "without a connection string the doctor looks at the machine alone",
                 ) from error
 
@@ -58,7 +60,7 @@ class Session:
         try:
             return self.connection.execute(query.encode()).fetchall()
         except psycopg.Error as error:
-            raise MachineError(f"the server could not be asked: {str(error).strip()}\n{query}") from error
+            raise MachineError(f"the server could not be asked: {said(error)}\n{query}") from error
 
     def _cache_view(self) -> tuple[str, str, bool]:
         """Qualified name of the extension's view; or why it cannot be used, and what helps; and whether the extension is there."""
@@ -70,7 +72,7 @@ class Session:
                 return "", "pg_stat_flashcache is not in this database: CREATE EXTENSION pg_flashcache, or name the one that has it", False
             allowed = self.connection.execute("SELECT has_table_privilege(%s::oid, 'SELECT')", (view,)).fetchone()
         except psycopg.Error as error:
-            raise MachineError(f"the server could not be asked: {str(error).strip()}") from error
+            raise MachineError(f"the server could not be asked: {said(error)}") from error
         if found.danger:
             return "", f"{found.danger}: {safe.HINT}", True
         if found.lacking:
@@ -88,7 +90,7 @@ class Session:
                 return ""
             allowed = self.connection.execute("SELECT has_table_privilege(%s::oid, 'SELECT')", (view,)).fetchone()
         except psycopg.Error as error:
-            raise MachineError(f"the server could not be asked: {str(error).strip()}") from error
+            raise MachineError(f"the server could not be asked: {said(error)}") from error
         return f"{found.schema}.pg_stat_flashcache_device" if allowed == (True,) else ""
 
     def facts(self, flash: str, data: str, seconds: float, quiet: bool) -> Facts:

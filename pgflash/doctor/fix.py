@@ -21,6 +21,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
+from pgflash.connection import said
 from pgflash.doctor.check import Change, Finding, Result, Write
 from pgflash.doctor.facts.machine import Machine
 from pgflash.doctor.facts.server import Server
@@ -158,13 +159,13 @@ class Fixer:
         except psycopg.Error as error:
             refused = error.sqlstate and not self.connection.broken and not error.sqlstate.startswith("57")  # not cut off in it
             raise (Unchanged if refused else BrokeOff)(
-                f"{name} could not be changed: {str(error).strip()}", "" if refused else f"it may have been changed: {_UNDO}"
+                f"{name} could not be changed: {said(error)}", "" if refused else f"it may have been changed: {_UNDO}"
             ) from error
         try:
             self.connection.execute("SELECT pg_reload_conf()")
         except psycopg.Error as error:
             raise BrokeOff(
-                f"{name} is written to postgresql.auto.conf, but could not be loaded: {str(error).strip()}",
+                f"{name} is written to postgresql.auto.conf, but could not be loaded: {said(error)}",
                 f"SELECT pg_reload_conf() as a superuser loads it; {_UNDO}",
             ) from error
 
@@ -185,7 +186,7 @@ class Fixer:
             row = cursor.fetchone()
         except psycopg.Error as error:
             raise BrokeOff(
-                f"{name}: what it is in postgresql.auto.conf cannot be read: {str(error).strip()}",
+                f"{name}: what it is in postgresql.auto.conf cannot be read: {said(error)}",
                 "a superuser, or GRANT EXECUTE ON FUNCTION pg_show_all_file_settings and GRANT SELECT ON pg_file_settings",
             ) from error
         return row[0] if row else RESET

@@ -85,6 +85,8 @@ def wanted(connection: db.Connection, plan: Path | None, names: Sequence[str], t
     for name in names:
         item = objects.by_name(connection, name)
         found[item.oid] = Wanted(item, target, item.schema, item.name, item.filenode)
+    if plan is not None and not entries and not with_temporary:
+        notes.append("the plan moves nothing")
     return list(found.values()), with_temporary, notes
 
 

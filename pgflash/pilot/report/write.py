@@ -9,7 +9,7 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from pgflash import __version__
-from pgflash.errors import DiskFull, StudyError
+from pgflash.errors import DiskFull, OutputError, StudyError
 from pgflash.pilot.figures import Point, points
 from pgflash.pilot.report import charts, evidence, parts, published, select
 from pgflash.pilot.report.advice import advise, overall
@@ -58,7 +58,7 @@ def _put(path: Path, text: str) -> Path:
             raise DiskFull(
                 f"{path}: the disk is full", "make room, then `pgflash pilot report` writes it from what was measured"
             ) from error
-        raise StudyError(f"{path} cannot be written: {error}") from error
+        raise OutputError(path, error) from error
     return path
 
 
