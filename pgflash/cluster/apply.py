@@ -95,7 +95,7 @@ class Rolling:
         if self.patroni is not None:
             members = {member.name: member for member in self.patroni.members()}
             self.nodes = [Node(node.name, node.parts, node.found_by, members.get(node.name, node.patroni)) for node in self.nodes]
-        return look_at(self.nodes, self.timeout_s)
+        return look_at(self.nodes, self.timeout_s, whole=True)
 
     def config(self) -> dict[str, Any]:
         return self.patroni.config() if self.patroni is not None else {}

@@ -14,7 +14,7 @@ from pgflash.shown import in_template, visible
 from pgflash.snapshots.report import Report
 from pgflash.system import disk_full
 
-_SPECIAL = str.maketrans({char: f"\\{char}" for char in "\\`*_|<>[]"})
+_SPECIAL = str.maketrans({char: f"\\{char}" for char in "\\`*_|<>[]&"})
 
 
 def _cell(text: str) -> str:

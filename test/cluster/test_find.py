@@ -225,6 +225,16 @@ def test_there_is_one_primary() -> None:
     assert [name for name, _ in show.problems([one, two, shard])] == ["a", "b"]
 
 
+def test_a_server_of_two_databases_is_one_to_apply(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the list with one database, of the command line with another."""
+    nodes = [Node("127.0.0.1:6401/postgres", {"dbname": "postgres"}, "argument"), Node("n1", {"dbname": "shop"}, NODES)]
+    answers = [(seen(database=node.parts["dbname"], system=1), None) for node in nodes]
+    monkeypatch.setattr("pgflash.cluster.gather.ask_all", lambda *_: answers)
+    assert [item.node.name for item in look_at(nodes, 1, whole=True)] == ["n1"]
+    both = look_at(nodes, 1)
+    assert len(both) == 2 and show.problems(both) == []
+
+
 def test_a_member_without_an_address_is_down() -> None:
     node = Node("c", {"user": "me"}, "patroni", member("c", "replica", "start failed", host=""))
     (item,) = look_at([node], 1)
