@@ -20,6 +20,7 @@ import json
 import os
 import secrets
 import shlex
+import subprocess
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -30,6 +31,8 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
 from pgflash import safe
+from pgflash.cluster import restart
+from pgflash.connection import said, without_secrets
 from pgflash.doctor.check import Change, Write
 from pgflash.doctor.treatment import Treatment
 from pgflash.errors import BrokeOff, MachineError, PgflashError, StudyError
@@ -38,10 +41,12 @@ from pgflash.pilot.loads import Driver
 from pgflash.pilot.scenario import Scenario, Variant
 from pgflash.pilot.store import Study
 from pgflash.pilot.target import ENVIRONMENT, Place, Started
-from pgflash.system import Device, device_of, is_root, on_one_device, run
+from pgflash.shown import literal
+from pgflash.system import Device, device_of, environment, failure, is_root, on_one_device
 from pgflash.units import MB
 
 RANKING_S = 20
+RESTART_S = 1800.0  # for server.restart_command
 SWITCH = "pg_flashcache.enabled"
 
 
@@ -236,7 +241,15 @@ class ExistingTarget:
             raise BrokeOff("the server would have to be restarted, which server.allow does not name")
         with self._connect() as connection:
             since = db.value(connection, "SELECT pg_postmaster_start_time()")
-        run(shlex.split(self.scenario.server.restart_command), what="server.restart_command")
+        command = shlex.split(self.scenario.server.restart_command)
+        try:
+            status, text = restart.run(command, RESTART_S, environment())
+        except OSError as error:
+            raise MachineError(f"server.restart_command: {command[0]} cannot be run: {error.strerror}") from error
+        except subprocess.TimeoutExpired as error:
+            raise BrokeOff(f"server.restart_command has not ended within {RESTART_S:g} s") from error
+        if status != 0:
+            raise failure("server.restart_command", status, text)
         for _ in range(600):
             with contextlib.suppress(BrokeOff, psycopg.Error), self._connect() as connection:
                 if db.value(connection, "SELECT pg_postmaster_start_time()") != since:
@@ -375,6 +388,8 @@ class ExistingTarget:
         for step in (self.stop, self._untreat, self._put_settings_back, self._drop_database):
             try:
                 step()
+            except psycopg.Error as error:
+                faults.append(said(error))
             except (PgflashError, OSError) as error:
                 faults.append(str(error))
         if not faults:
@@ -396,7 +411,8 @@ class ExistingTarget:
     def _by_hand(self) -> str:
         steps = [f"ALTER {kind} {name} SET TABLESPACE {space or 'pg_default'}" for kind, name, space in self.moved_back]
         steps += [
-            f"ALTER SYSTEM RESET {name}" if text is None else f"ALTER SYSTEM SET {name} = '{text}'" for name, text in self.before.items()
+            f"ALTER SYSTEM RESET {name}" if text is None else f"ALTER SYSTEM SET {name} = {literal(without_secrets(name, text))}"
+            for name, text in self.before.items()
         ]
         steps += [f"DROP DATABASE {self.made_database}"] if self.made_database else []
         state = self.treatment.undo.path
