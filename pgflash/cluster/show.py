@@ -105,7 +105,7 @@ def _leaders(looks: Sequence[Look]) -> list[tuple[str, str]]:
             for item in primaries
             if item.node.patroni and not item.node.patroni.leader
         ]
-        if not primaries:
+        if not primaries and not any(item.node.patroni and item.node.patroni.role == "standby_leader" for item in looks):
             found.append(("cluster", "no member that answers is a primary"))
         return found
     servers: dict[int | None, set[object]] = {}

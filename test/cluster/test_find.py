@@ -219,6 +219,8 @@ def test_there_is_one_primary() -> None:
     promoted = look("b", seen(), member=member("b", "replica"))
     assert show.problems([a, promoted]) == [("b", "it is a primary, and Patroni has it as a replica: stop it")]
     assert show.problems([b]) == [("cluster", "no member that answers is a primary")]
+    following = look("a", seen(standby=True), member=member("a", "standby_leader"))  # of a cluster elsewhere
+    assert show.problems([following, b]) == []
     # without Patroni: copies of one server, or shards
     one, two, shard = look("a", seen(system=1)), look("b", seen(system=1, port=5433)), look("c", seen(system=2))
     assert show.problems([one, shard, look("d", seen(standby=True, system=1))]) == []
