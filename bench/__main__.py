@@ -75,7 +75,7 @@ def arguments() -> argparse.ArgumentParser:
 
 def number(text: str) -> int:
     if not re.fullmatch(r"[1-9][0-9]{0,5}", text):
-        raise argparse.ArgumentTypeError("takes a number")
+        raise argparse.ArgumentTypeError("takes a number above 0")
     return int(text)
 
 

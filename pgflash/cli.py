@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, TypeVar
 
+import psycopg
 import typer
 from rich.console import Console
 from rich.table import Table
@@ -14,6 +15,7 @@ from rich.table import Table
 from pgflash import __version__
 from pgflash.agent.command import agent_command
 from pgflash.cluster.cli import app as cluster
+from pgflash.connection import reason
 from pgflash.doctor.command import doctor_command
 from pgflash.doctor.drives import drives_command
 from pgflash.errors import (
@@ -22,6 +24,7 @@ from pgflash.errors import (
     EXIT_OK,
     EXIT_SLOWER,
     ArgumentError,
+    BrokeOff,
     Interrupted,
     MachineError,
     PgflashError,
@@ -323,8 +326,10 @@ def main() -> NoReturn:
     try:
         status = _run(as_json)
     except PgflashError as error:
-        _tell(error, as_json)
-        status = error.exit_code
+        status = _tell(error, as_json)
+    except psycopg.Error as error:
+        hint = "what was changed before is not put back: the command's status, or the same command again, shows it"
+        status = _tell(BrokeOff(f"the connection to the server: {reason(error)}", hint), as_json)
     sys.exit(status)
 
 
@@ -345,7 +350,7 @@ def _run(as_json: bool) -> int:
     return int(status)
 
 
-def _tell(error: PgflashError, as_json: bool) -> None:
+def _tell(error: PgflashError, as_json: bool) -> int:
     if as_json:
         values: dict[str, Any] = {
             "event": "error",
@@ -357,7 +362,8 @@ def _tell(error: PgflashError, as_json: bool) -> None:
         if isinstance(error, ScenarioError):
             values["faults"] = error.faults
         print(json_text(values))
-        return
+        return error.exit_code
     errors.print(f"error: {visible(error.message, lines=True)}", markup=False, style="red", soft_wrap=True)
     if error.hint:
         errors.print(f"hint: {visible(error.hint, lines=True)}", markup=False, soft_wrap=True)
+    return error.exit_code

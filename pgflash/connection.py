@@ -13,7 +13,7 @@ import threading
 from typing import Any, cast
 
 import psycopg
-from psycopg.conninfo import conninfo_to_dict
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import dict_row
 
 from pgflash import safe
@@ -21,6 +21,8 @@ from pgflash.errors import ArgumentError, PgflashError, ServerError
 
 Connection = psycopg.Connection[dict[str, Any]]
 APPLICATION = "pgflash"
+SECRETS = ("password", "sslpassword", "oauth_client_secret")
+HIDDEN = "********"
 
 # A peer that is gone is noticed within some 15 seconds, not after hours.
 _KEEP_ALIVE = {"keepalives_idle": "5", "keepalives_interval": "3", "keepalives_count": "3", "tcp_user_timeout": "15000"}
@@ -74,12 +76,21 @@ def reason(error: BaseException) -> str:
 def parsed(conninfo: str, number: int) -> dict[str, str]:
     """The parts of a connection string, number N of the command line. Nothing of a wrong one is quoted."""
     try:
-        return {name: str(value) for name, value in conninfo_to_dict(conninfo).items() if value is not None}
+        parts = {name: str(value) for name, value in conninfo_to_dict(conninfo).items() if value is not None}
+        if "@" in parts.get("host", "")[1:]:  # what was to be a password with an @; a first one is that of an abstract socket
+            raise psycopg.ProgrammingError
+        return parts
     except psycopg.Error:
         raise ArgumentError(
             f"connection string {number} is none",
-            "allowed: key=value pairs, or postgresql://user@host:port/database; it is not quoted here, since it may hold a password",
+            "allowed: key=value pairs, or postgresql://user@host:port/database, an @ in a password as %40; it is not quoted"
+            " here, since it may hold a password",
         ) from None
+
+
+def said(error: psycopg.Error) -> str:
+    """What libpq or the server say, to be shown to people: libpq indents by tabs."""
+    return str(error).strip().expandtabs(4)
 
 
 def name_of(parts: dict[str, str]) -> str:
@@ -91,6 +102,18 @@ def name_of(parts: dict[str, str]) -> str:
     if parts.get("port"):
         name += f":{parts['port']}"
     return f"{name}/{parts['dbname']}" if parts.get("dbname") else name
+
+
+def without_secrets(name: str, value: str) -> str:
+    """The value of a setting as it may be shown: a connection string without its passwords."""
+    if not name.endswith("_conninfo"):
+        return value
+    try:
+        parts = conninfo_to_dict(value)
+    except psycopg.Error:
+        return HIDDEN
+    secret = [part for part in SECRETS if parts.get(part)]
+    return make_conninfo("", **{**parts, **dict.fromkeys(secret, HIDDEN)}) if secret else value
 
 
 class Bounded(psycopg.Connection[Any]):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 EXIT_OK = 0
 EXIT_BUG = 1
 EXIT_WRONG = 2
@@ -44,6 +46,13 @@ class ArgumentError(PgflashError):
 
     exit_code = EXIT_WRONG
     kind = "argument"
+
+
+class OutputError(ArgumentError):
+    """A file of output that cannot be written where it was wanted. What it is made from is kept."""
+
+    def __init__(self, path: Path, error: OSError) -> None:
+        super().__init__(f"{path} cannot be written: {error.strerror or error}", "name a file in a folder that this user may write to")
 
 
 class MachineError(PgflashError):

@@ -16,6 +16,8 @@ from rich.text import Text
 
 # Control characters, those of formats (among them those that change the direction of writing), separators of lines, surrogates.
 _UNSEEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}
+_MARKUP = re.compile(r"[\\`*\[\]<>&!|~]|(?<=[a-zA-Z]):(?=//)")
+_ENTITIES = {"<": "&lt;", ">": "&gt;", "&": "&amp;", ":": "&#58;"}  # an address with :// would be a link by itself
 _STRANGE = re.compile(r"[^\x20-\x7e]")  # perhaps
 
 
@@ -36,6 +38,11 @@ def visible(text: str, *, lines: bool = False) -> str:
 def cell(text: str) -> Text:
     """For tables and the console: no markup in it."""
     return Text(visible(text))
+
+
+def in_markdown(text: str) -> str:
+    """In a line or a cell of Markdown: no code, link, picture, HTML, or end of a cell."""
+    return _MARKUP.sub(lambda found: _ENTITIES.get(found[0], f"\\{found[0]}"), visible(text))
 
 
 def in_template(value: Any) -> Any:

@@ -237,6 +237,18 @@ def device_of(path: Path) -> Device | None:
     return Device(sysfs) if (sysfs / "stat").exists() else None
 
 
+def on_one_device(one: Path, other: Path) -> bool:
+    """Are both in one file system? Where a path cannot be looked at, the nearest folder above it that can be counts for it."""
+    return _number(one) == _number(other)
+
+
+def _number(path: Path) -> int:
+    for at in (path, *path.parents):
+        with contextlib.suppress(OSError):
+            return at.stat().st_dev
+    return -1
+
+
 def forget_files(folder: Path) -> None:
     """Has the kernel forget the clean pages of all files below a folder."""
     os.sync()

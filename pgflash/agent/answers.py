@@ -89,7 +89,7 @@ def _without_reasons(values: dict[str, Any]) -> dict[str, Any]:
     return {
         name: {**value, "reason": value["state"] if value["reason"] else None} if isinstance(value, dict) and "reason" in value else value
         for name, value in values.items()
-    }
+    } | {"devices_off": [{"device": row["device"]} for row in values["devices_off"]]}
 
 
 def summary(seen: Seen) -> dict[str, object]:

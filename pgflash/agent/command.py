@@ -14,12 +14,11 @@ from pgflash.agent.answers import Answers
 from pgflash.agent.keeper import Keeper
 from pgflash.agent.server import PLACES, AgentServer
 from pgflash.cluster.look import look
-from pgflash.connection import name_of, parsed
+from pgflash.connection import SECRETS, name_of, parsed
 from pgflash.errors import ArgumentError, MachineError
 from pgflash.monitoring.textfile import metrics_of
 from pgflash.shown import json_text, visible
 
-SECRETS = ("password", "sslpassword", "oauth_client_secret")
 UNIT = """# Answers load balancers and Prometheus, as the user postgres, who needs no password here. Made by: pgflash agent --systemd
 # Better a role of its own: CREATE ROLE flash_agent LOGIN IN ROLE pg_monitor; its password belongs into ~postgres/.pgpass.
 # Where pip has installed pgflash, it is elsewhere: change ExecStart.

@@ -1,13 +1,15 @@
 """The HTTP side: a bounded number of requests at a time, each bounded in time, one to a connection.
 
 HTTP/1.0 as load balancers use it for checks: GET, HEAD and OPTIONS ask the same, anything else is refused. Who sends slowly, or
-nothing, is disconnected; who comes when all places are taken, or all that his address may have, is told 503 at once. Only /liveness is
-answered then as well.
+nothing, is disconnected, and of nobody more is read than a short request line and headers; who comes when all places are taken, or all
+that his address may have, is told 503 at once. Only /liveness is answered then as well.
 """
 
 from __future__ import annotations
 
 import contextlib
+import http.client
+import io
 import socket
 import threading
 import time
@@ -20,6 +22,8 @@ from pgflash.agent.overflow import LONGEST_LINE, Overflow
 
 PLACES = 32
 OF_A_CLIENT = 16  # of these, by its address
+LONGEST_HEAD = 8192  # bytes of a request: all there is of one
+RECEIVED = 16384  # bytes that the kernel keeps of a connection until they are read
 SLOWEST_S = 10.0  # of a request, from its connection to its answer, beyond what the server under it takes
 
 
@@ -37,12 +41,14 @@ class AgentServer(ThreadingHTTPServer):
         self._open: dict[socket.socket, tuple[float, str]] = {}  # since when, and whose
         self._lock = threading.Lock()
         self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+        self._overflow: Overflow | None = None  # where nothing can be listened to, it is closed without
         super().__init__(address, _Handler)
         self._overflow = Overflow(_whole(answers.to("/liveness")))
 
     def server_bind(self) -> None:
         # Without HTTPServer's look-up of a name for the address: it may take as long as it likes.
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVED)  # of each that is accepted
         self.socket.bind(self.server_address)
         self.server_address = self.socket.getsockname()
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
@@ -54,6 +60,7 @@ class AgentServer(ThreadingHTTPServer):
             if not full:
                 self._open[request] = time.monotonic(), client
         if full:
+            assert self._overflow is not None
             self._overflow.take(request)
             return
         try:
@@ -83,7 +90,8 @@ class AgentServer(ThreadingHTTPServer):
 
     def server_close(self) -> None:
         super().server_close()
-        self._overflow.take(None)
+        if self._overflow is not None:
+            self._overflow.take(None)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that went away is nothing to be told."""
@@ -94,11 +102,33 @@ def _whole(answer: Answer) -> bytes:
     return f"{head}\r\n\r\n{answer.text}".encode()
 
 
+class _Head(io.BufferedIOBase):
+    """What a client sends, to a number of bytes: http.client would take 100 headers of 64 kB each."""
+
+    def __init__(self, inner: io.BufferedIOBase, most: int) -> None:
+        self._inner, self._left = inner, most
+
+    def readline(self, size: int | None = -1, /) -> bytes:
+        if self._left <= 0:
+            raise http.client.HTTPException(f"more than {LONGEST_HEAD} bytes")  # 431
+        line = self._inner.readline(self._left if size is None or size < 0 else min(size, self._left))
+        self._left -= len(line)
+        return line
+
+    def close(self) -> None:
+        self._inner.close()
+        super().close()
+
+
 class _Handler(BaseHTTPRequestHandler):
     server: AgentServer
     server_version = f"pgflash/{__version__}"
     sys_version = ""
     timeout = SLOWEST_S
+
+    def setup(self) -> None:
+        super().setup()
+        self.rfile = _Head(self.rfile, LONGEST_HEAD)
 
     def parse_request(self) -> bool:
         if len(getattr(self, "raw_requestline", b"")) > LONGEST_LINE:

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import psycopg
-from psycopg import sql
 
 from pgflash import safe
 from pgflash.cluster.find import Node
@@ -22,10 +21,12 @@ from pgflash.cluster.gather import Look, look_at
 from pgflash.cluster.lock import OneAtATime
 from pgflash.cluster.patroni import Patroni
 from pgflash.cluster.quorum import refusal
+from pgflash.cluster.restart import run
 from pgflash.cluster.values import same
 from pgflash.cluster.wanted import Wanted
-from pgflash.connection import Connection, connect, reason
-from pgflash.errors import BrokeOff, PgflashError, Refused, ServerError
+from pgflash.cluster.write import PutBack, write
+from pgflash.connection import Connection, connect, reason, without_secrets
+from pgflash.errors import ArgumentError, BrokeOff, MachineError, PgflashError, Refused, ServerError
 from pgflash.shown import visible
 from pgflash.units import show_seconds
 
@@ -71,7 +72,7 @@ class Step:
         return {
             "node": self.node.name, "leader": self.leader, "restart": self.restart or None,
             "reload": self.reload,
-            "settings": {name: {"from": self.was.get(name), "to": value} for name, value in self.settings.items()},
+            "settings": {name: {"from": _shown(name, self.was.get(name)), "to": _shown(name, value)} for name, value in self.settings.items()},
         }  # fmt: skip
 
 
@@ -83,7 +84,8 @@ class Rolling:
         self.timeout_s = timeout_s
         self.tell = tell
         self._touched = False
-        self._changed: list[str] = []  # nodes, begun
+        self._done: list[str] = []  # what has been changed
+        self._begun = ""  # what may have been
         self._lock = OneAtATime(timeout_s)
 
     # --- looking ---
@@ -93,7 +95,7 @@ class Rolling:
         if self.patroni is not None:
             members = {member.name: member for member in self.patroni.members()}
             self.nodes = [Node(node.name, node.parts, node.found_by, members.get(node.name, node.patroni)) for node in self.nodes]
-        return look_at(self.nodes, self.timeout_s)
+        return look_at(self.nodes, self.timeout_s, whole=True)
 
     def config(self) -> dict[str, Any]:
         return self.patroni.config() if self.patroni is not None else {}
@@ -103,7 +105,7 @@ class Rolling:
         looks = self.looks()
         unknown = (set(self.wanted.nodes) | set(self.wanted.commands)) - {item.node.name for item in looks}
         if unknown:
-            raise ServerError(f"there is no node {min(unknown)!r}", f"nodes: {', '.join(item.node.name for item in looks)}")
+            raise ArgumentError(f"there is no node {min(unknown)!r}", f"nodes: {', '.join(item.node.name for item in looks)}")
         for item in looks:
             if item.seen is None:
                 raise ServerError(f"{item.node.name} is down: {item.problem}", "nothing is changed while a node is down")
@@ -132,13 +134,13 @@ class Rolling:
     def _step(self, item: Look, leader: bool) -> Step:
         assert item.seen is not None
         wanted = self.wanted.of(item.node.name)
-        rows = self._rows(item.node, wanted)
+        rows = self._rows(item.node, {*wanted, SIZE})
+        if wanted and SIZE not in rows:
+            raise ServerError(f"{item.node.name}: there is no setting {SIZE}", "is pg_flashcache in shared_preload_libraries there?")
         absent = sorted(set(wanted) - set(rows))
         if absent:
-            raise ServerError(
-                f"{item.node.name}: there is no setting {absent[0]}",
-                "is the name right, and pg_flashcache in shared_preload_libraries there, in this version?",
-            )
+            raise ArgumentError(f"{item.node.name}: there is no setting {absent[0]}", "is the name right, and has that version it?")
+        rows = {name: rows[name] for name in wanted}
         fixed = [name for name, row in rows.items() if row["source"] == "command line"]
         if fixed:
             raise ServerError(f"{item.node.name}: {fixed[0]} is on the server's command line, which ALTER SYSTEM does not overrule")
@@ -177,18 +179,33 @@ class Rolling:
     # --- changing ---
 
     def run(self) -> int:
-        """How many nodes were changed."""
+        """How many nodes and extensions were changed. Whatever ends it after a change says what is changed, and is BrokeOff."""
         try:
             self._hold(self.looks())
             return self._run()
-        except ServerError as error:
-            if not self._changed:
-                raise
-            raise BrokeOff(error.message, f"{error.hint}; {HINT}" if error.hint else HINT) from None
+        except psycopg.Error as error:
+            raise self._stopped(ServerError(reason(error))) from None
+        except PgflashError as error:
+            raise self._stopped(error) from None
+        except OSError as error:
+            raise self._stopped(MachineError(f"what is done cannot be written: {error.strerror}")) from None
         finally:
             self._lock.release()
 
+    def changed(self) -> str:
+        """In words; empty: nothing."""
+        parts = [f"done: {', '.join(self._done)}"] if self._done else []
+        parts += [f"begun, and perhaps changed: {self._begun}"] if self._begun else []
+        return "; ".join(parts)
+
+    def _stopped(self, error: PgflashError) -> PgflashError:
+        if not self.changed():
+            return error
+        hints = [hint for hint in (error.hint.removesuffix(HINT).removesuffix("; "), self.changed(), HINT) if hint]
+        return BrokeOff(error.message, "; ".join(hints))
+
     def _run(self) -> int:
+        changed = 0
         for step in self.plan():
             if step.done:
                 self.tell({"event": "as wanted", "node": step.node.name})
@@ -197,7 +214,8 @@ class Rolling:
                 self._switch_over(step.node)
                 step = replace(step, leader=False)
             self._change(step)
-        return len(self._changed) + self._update_extension()
+            changed += 1
+        return changed + self._update_extension()
 
     def _hold(self, looks: Sequence[Look]) -> None:
         """Nobody else applies something to this cluster: on its primary as it is now."""
@@ -210,8 +228,8 @@ class Rolling:
         me = self._in_role(step, "is not touched")
         assert me.seen is not None
         began = me.seen.started
-        self._changed.append(node.name)
         self.tell({"event": "changing", **step.as_json()})
+        self._begun = node.name
         pending = self._write(node, step)
         if pending and not step.restart:
             raise BrokeOff(f"{node.name}: a setting waits for a restart that was not planned", HINT)
@@ -221,7 +239,12 @@ class Rolling:
             self.tell({"event": "restarting", "node": node.name})
             self._restart(me)
         self._wait(node, began if restart else None, restart or ENABLED in step.settings)
+        self._is_done(node.name)
         self.tell({"event": "done", "node": node.name})
+
+    def _is_done(self, what: str) -> None:
+        self._done.append(what)
+        self._begun = ""
 
     def _in_role(self, step: Step, what: str) -> Look:
         """The node, when it may be touched, as what it was in the plan."""
@@ -248,38 +271,17 @@ class Rolling:
             time.sleep(POLL_S)
 
     def _write(self, node: Node, step: Step) -> bool:
-        """Each value is checked by the server before it is written; a wrong one changes nothing. Does one wait for a restart?"""
-        before: dict[str, str | None] = {}
-        with self._connected(node) as connection:
-            try:
-                for name, value in step.settings.items():
-                    self._alter(connection, name, value)
-                    before[name] = step.was.get(name)
-                loaded = connection.execute("SELECT pg_conf_load_time() AS at").fetchone()
-                connection.execute("SELECT pg_reload_conf()")
-                self._until(
-                    lambda: (now := connection.execute("SELECT pg_conf_load_time() AS at").fetchone()) is not None and now != loaded,
-                    f"{node.name} to read its configuration", 60,
-                )  # fmt: skip
-                rows = connection.execute(_WRITTEN, (list(self.wanted.of(node.name)),)).fetchall()
-            except psycopg.Error as error:
-                for name, value in before.items():
-                    self._alter(connection, name, value)
-                said = error.diag.message_primary or reason(error)
-                hint = "ALTER SYSTEM takes a superuser" if error.sqlstate == "42501" else f"nothing is changed on {node.name}; {HINT}"
-                raise Refused(f"{node.name}: {visible(said)}", hint) from None
+        """Does a setting wait for a restart?"""
+        try:
+            write(node.name, lambda: self._connected(node), step.settings, step.was)
+        except (PutBack, ServerError):  # nothing is changed
+            self._begun = ""
+            raise
+        rows = self._rows(node, self.wanted.of(node.name)).values()
         wrong = [row["name"] for row in rows if row["faults"]]
         if wrong:
-            raise BrokeOff(f"{node.name}: the server does not accept {wrong[0]} in its files", f"SELECT * FROM pg_file_settings; {HINT}")
-
+            raise BrokeOff(f"{node.name}: the server does not accept {wrong[0]} in its files", "SELECT * FROM pg_file_settings")
         return any(row["pending_restart"] for row in rows)
-
-    def _alter(self, connection: Connection, name: str, value: str | None) -> None:
-        parts = sql.SQL(".").join(map(sql.Identifier, name.split(".")))
-        if value is None:
-            connection.execute(sql.SQL("ALTER SYSTEM RESET {}").format(parts))
-        else:
-            connection.execute(sql.SQL("ALTER SYSTEM SET {} = {}").format(parts, sql.Literal(value)))
 
     def _restart(self, item: Look) -> None:
         if self.patroni is not None:
@@ -288,16 +290,14 @@ class Rolling:
             return
         command = shlex.split(self.wanted.commands[item.node.name])
         try:
-            done = subprocess.run(
-                command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=self.wanted.wait_s, check=False
-            )
+            status, said = run(command, self.wanted.wait_s)
         except OSError as error:
-            raise BrokeOff(f"{item.node.name}: {command[0]} cannot be run: {error.strerror}", HINT) from None
+            raise BrokeOff(f"{item.node.name}: {command[0]} cannot be run: {error.strerror}") from None
         except subprocess.TimeoutExpired:
-            raise BrokeOff(f"{item.node.name}: its restart is not over after {show_seconds(self.wanted.wait_s)}", HINT) from None
-        if done.returncode != 0:
-            said = visible((done.stderr or done.stdout).strip()[-500:], lines=True)
-            raise BrokeOff(f"{item.node.name}: its restart ended with status {done.returncode}\n{said}".rstrip(), HINT)
+            raise BrokeOff(f"{item.node.name}: its restart is not over after {show_seconds(self.wanted.wait_s)}") from None
+        if status != 0:
+            text = visible(said.strip()[-500:], lines=True)
+            raise BrokeOff(f"{item.node.name}: its restart ended with status {status}\n{text}".rstrip())
 
     def _wait(self, node: Node, restarted_after: Any, warm: bool) -> None:
         """Until it is back as wanted: up, active, receiving, with nothing pending, and warm if it has been cold."""
@@ -321,9 +321,7 @@ class Rolling:
             except ServerError as error:  # Patroni itself may be busy for a moment
                 why[0] = error.message
             if time.monotonic() > end:
-                others = [name for name in self._changed if name != node.name]
-                hint = f"changed before: {', '.join(others)}" if others else "no other node was touched"
-                raise BrokeOff(f"{node.name} is not back after {show_seconds(self.wanted.wait_s)}: {why[0]}", f"{hint}; {HINT}")
+                raise BrokeOff(f"{node.name} is not back after {show_seconds(self.wanted.wait_s)}: {why[0]}")
             time.sleep(POLL_S)
 
     def _lacking(self, me: Look, restarted_after: Any, warm: bool) -> str:
@@ -366,6 +364,7 @@ class Rolling:
             raise BrokeOff("no switch-over: no standby that may lead is warm", f"pgflash cluster warmth shows why; {HINT}")
         candidate = warm[0].node.name
         self.tell({"event": "switching over", "from": leader.name, "to": candidate})
+        self._begun = f"switch-over to {candidate}"
         self.patroni.switch_over(leader.name, candidate, self.wanted.wait_s)
 
         def over() -> bool:
@@ -374,6 +373,7 @@ class Rolling:
             return bool(old and new and old.standby and not new.standby and old.receiver == "streaming")
 
         self._until(over, f"the switch-over from {leader.name} to {candidate}", self.wanted.wait_s)
+        self._is_done(self._begun)
 
     def _until(self, true: Callable[[], bool], what: str, longest_s: float) -> None:
         end = time.monotonic() + longest_s
@@ -408,16 +408,25 @@ class Rolling:
             self._hold(looks)
             with self._connected(leader.node, {"dbname": database}) as connection:
                 found = self._extension(connection, leader.node, database)
+                connection.execute("SET default_transaction_read_only = off")
+                self._begun = f"extension of database {visible(database)}"
                 try:
-                    connection.execute("SET default_transaction_read_only = off")
                     connection.execute("ALTER EXTENSION pg_flashcache UPDATE")
                 except psycopg.Error as error:
+                    if not connection.broken:
+                        self._begun = ""
                     raise Refused(f"{leader.node.name}, {database}: {visible(error.diag.message_primary or reason(error))}", HINT) from None
                 now = safe.extension(connection)
             if now and now.version != found.version:
+                self._is_done(self._begun)
                 self.tell({"event": "extension updated", "node": leader.node.name, "database": database, "to": now.version})
                 changed += 1
+            self._begun = ""
         return changed
+
+
+def _shown(name: str, value: str | None) -> str | None:
+    return None if value is None else without_secrets(name, value)
 
 
 def _of(looks: Sequence[Look], node: Node) -> Look:

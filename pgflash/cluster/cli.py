@@ -254,7 +254,9 @@ def apply_command(
     try:
         changed = rolling.run()
     except KeyboardInterrupt as error:
-        raise Interrupted("interrupted", "what was done stays; the same command goes on from there") from error
+        what = rolling.changed()
+        hint = f"what was done stays: {what}; the same command goes on from there" if what else "nothing was changed"
+        raise Interrupted("interrupted", hint) from error
     tell({"event": "end", "changed": changed})
 
 

@@ -24,8 +24,9 @@ _DIST_NODE = """
 SELECT nodename::text AS host, nodeport::int AS port FROM pg_catalog.pg_dist_node WHERE isactive AND noderole::text = 'primary' ORDER BY nodeid
 """
 _STANDBYS = """
-SELECT DISTINCT host(client_addr) AS address, application_name AS name FROM pg_stat_replication
- WHERE state IS NOT NULL AND application_name <> 'pg_basebackup' ORDER BY 2, 1
+SELECT DISTINCT host(client_addr) AS address, application_name AS name FROM pg_stat_replication r
+ WHERE state IS NOT NULL AND application_name NOT IN ('pg_basebackup', 'pg_receivewal')
+   AND NOT EXISTS (SELECT FROM pg_replication_slots s WHERE s.active_pid = r.pid AND s.slot_type = 'logical') ORDER BY 2, 1
 """
 
 
@@ -37,6 +38,11 @@ class Node:
     parts: dict[str, str]
     found_by: str
     patroni: PatroniMember | None = None
+
+    @property
+    def nowhere(self) -> str:
+        """Why it can't be asked: Patroni has no address of a member that has not started yet, or has failed to."""
+        return f"Patroni says {self.patroni.state}, and no address" if self.patroni and not self.patroni.host else ""
 
     def also(self, other: Node) -> Node:
         """Both are the same server. One of the command line has its name of the list, as files of `apply` say it."""
@@ -57,7 +63,7 @@ def find(servers: Sequence[dict[str, str]], patroni: Patroni | None, timeout_s: 
                 "Patroni names the nodes: one connection string says how they are reached", "as in 'user=flash_monitor dbname=postgres'"
             )
         template = servers[0] if servers else {}
-        return Found([_of_patroni(member, template) for member in patroni.members() if member.host], [])
+        return Found([_of_patroni(member, template) for member in patroni.members()], [])
     named = list(servers) or [{}]
     nodes = [Node(name_of(parts), parts, "argument") for parts in named]
     remarks: list[str] = []

@@ -29,16 +29,19 @@ class Look:
 
 def ask_all(nodes: Sequence[Node], timeout_s: float, ask: Callable[[Connection], T]) -> list[tuple[T | None, str | None]]:
     """For each node what `ask` returns of a connection to it, or why there is nothing."""
-    return ask_each([node.parts for node in nodes], timeout_s, lambda connection, _: ask(connection))
+    asked = [node for node in nodes if not node.nowhere]
+    answers = iter(ask_each([node.parts for node in asked], timeout_s, lambda connection, _: ask(connection)))
+    return [(None, node.nowhere) if node.nowhere else next(answers) for node in nodes]
 
 
-def look_at(nodes: Sequence[Node], timeout_s: float) -> list[Look]:
-    """Nodes that turn out to be the same server, under two addresses, are shown once."""
+def look_at(nodes: Sequence[Node], timeout_s: float, whole: bool = False) -> list[Look]:
+    """Nodes that turn out to be the same server, under two addresses, are shown once; one that is asked in two databases too, where
+    the whole server is meant."""
     looks = [Look(node, seen, problem) for node, (seen, problem) in zip(nodes, ask_all(nodes, timeout_s, look), strict=True)]
     found: list[Look] = []
     places: dict[Any, int] = {}
     for item in looks:
-        key = (item.seen.started, item.seen.port, item.seen.database) if item.seen else None
+        key = (item.seen.started, item.seen.port, "" if whole else item.seen.database) if item.seen else None
         if key is not None and key in places:
             was = found[places[key]]
             found[places[key]] = replace(was, node=was.node.also(item.node))

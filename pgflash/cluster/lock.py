@@ -68,6 +68,6 @@ class OneAtATime:
                 name = visible(row["application_name"] or "")
                 raise Locked(
                     f"{self._at}: another pgflash cluster apply is at work: pid {row['pid']}, application_name {name!r}, since {row['since']}",
-                    f"nothing is done beside it; if its program is gone: SELECT pg_terminate_backend({row['pid']})",
+                    f"the same command goes on when that has ended; if its program is gone: SELECT pg_terminate_backend({row['pid']})",
                 )
         return bool(rows)

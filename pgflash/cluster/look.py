@@ -7,7 +7,10 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
 
-from pgflash import safe
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+
+from pgflash import devices, safe
 from pgflash.connection import Connection, exists, members
 from pgflash.errors import ServerError
 
@@ -15,16 +18,18 @@ STAT = "pg_stat_flashcache"
 WARMTH = "pg_flashcache_warmth"
 
 # Of a standby: how far it is behind what it has received, and whether it receives. After a restart it has received up to the start of
-# a segment, and replayed more. A primary's lag is none. The last checkpoint may be of an older timeline than what is replayed.
+# a segment, and replayed more; one that restores from an archive receives nothing, and has replayed what there was. A primary's lag is
+# none. The last checkpoint may be of an older timeline than what is replayed. A receiver says under which name it asks for WAL.
 _SERVER = """
 SELECT clock_timestamp() AS at, pg_is_in_recovery() AS standby, current_setting('server_version_num')::int / 10000 AS major,
        current_setting('cluster_name') AS cluster, current_database() AS database, pg_postmaster_start_time() AS started,
        current_setting('port')::int AS port,
        CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END::text AS lsn,
        CASE WHEN pg_is_in_recovery() THEN
-           CASE WHEN pg_last_wal_receive_lsn() <= pg_last_wal_replay_lsn() THEN 0
+           CASE WHEN COALESCE(pg_last_wal_receive_lsn() <= pg_last_wal_replay_lsn(), true) THEN 0
                 ELSE extract(epoch FROM clock_timestamp() - pg_last_xact_replay_timestamp()) END END::float8 AS replay_delay_s,
        CASE WHEN pg_is_in_recovery() THEN COALESCE((SELECT status FROM pg_stat_wal_receiver), 'none') END AS receiver,
+       (SELECT conninfo FROM pg_stat_wal_receiver) AS receives_by, (SELECT system_identifier FROM pg_control_system()) AS system,
        CASE WHEN pg_is_in_recovery() THEN COALESCE(
                 (SELECT received_tli FROM pg_stat_wal_receiver), (SELECT NULLIF(min_recovery_end_timeline, 0) FROM pg_control_recovery()),
                 (SELECT timeline_id FROM pg_control_checkpoint()))
@@ -35,8 +40,9 @@ SELECT clock_timestamp() AS at, pg_is_in_recovery() AS standby, current_setting(
 """
 _REPLICAS = """
 SELECT application_name, host(client_addr) AS address, state, sync_state,
-       pg_wal_lsn_diff(pg_current_wal_lsn(), replay_lsn)::bigint AS lag_bytes
-  FROM pg_stat_replication WHERE state IS NOT NULL ORDER BY application_name, pid
+       pg_wal_lsn_diff(pg_current_wal_lsn(), replay_lsn)::bigint AS lag_bytes,
+       EXISTS (SELECT FROM pg_replication_slots s WHERE s.active_pid = r.pid AND s.slot_type = 'logical') AS logical
+  FROM pg_stat_replication r WHERE state IS NOT NULL ORDER BY application_name, pid
 """
 FOLLOWS_NOTHING = "off"
 
@@ -50,6 +56,7 @@ class Replica:
     state: str
     sync_state: str
     lag_bytes: int | None
+    logical: bool = False  # a subscriber, not a standby
 
 
 @dataclass(frozen=True)
@@ -70,9 +77,12 @@ class Seen:
     pending_restart: int
     synchronous_standby_names: str
     address: str | None = None  # at which it was reached
+    system: int | None = None  # the identifier that a server shares with its copies
+    receives_as: str | None = None  # its name in pg_stat_replication of whoever it receives WAL from
     version: str | None = None
     stat: dict[str, Any] | None = None
     warmth: dict[str, Any] | None = None
+    devices_off: list[dict[str, Any]] = field(default_factory=list)  # of those that were added to the cache
     replicas: Sequence[Replica] = ()
     missing: list[str] = field(default_factory=list)
 
@@ -126,26 +136,36 @@ def _share(part: int | None, whole: int | None) -> float | None:
     return part / whole if part is not None and whole else None
 
 
+def _name_in(conninfo: str | None) -> str | None:
+    """A receiver's name; without one in primary_conninfo, it is the server's cluster_name."""
+    try:
+        parts = conninfo_to_dict(conninfo or "")
+    except psycopg.Error:
+        return None
+    name = parts.get("application_name") or parts.get("fallback_application_name")
+    return str(name) if name is not None else None
+
+
 def look(connection: Connection) -> Seen:
     row = connection.execute(_SERVER).fetchone()
     assert row is not None
     replicas = [
-        Replica(item["application_name"], item["address"], item["state"], item["sync_state"] or "", item["lag_bytes"])
+        Replica(item["application_name"], item["address"], item["state"], item["sync_state"] or "", item["lag_bytes"], item["logical"])
         for item in ([] if row["standby"] else connection.execute(_REPLICAS).fetchall())
     ]
     missing: list[str] = []
-    version, stat, warmth = _cache(connection, row["database"], missing)
-    return Seen(**row, version=version, stat=stat, warmth=warmth, replicas=replicas, missing=missing)
+    receives_as = _name_in(row.pop("receives_by"))
+    return Seen(**row, **_cache(connection, row["database"], missing), receives_as=receives_as, replicas=replicas, missing=missing)
 
 
-def _cache(connection: Connection, database: str, missing: list[str]) -> tuple[str | None, dict[str, Any] | None, dict[str, Any] | None]:
+def _cache(connection: Connection, database: str, missing: list[str]) -> dict[str, Any]:
     found = safe.extension(connection)
     if found is None:
         missing.append(f"database {database} has no extension pg_flashcache")
-        return None, None, None
+        return {}
     if found.lacking and not found.danger:
         missing.append(f"{found.closed}: {found.lacking}")
-        return found.version, None, None
+        return {"version": found.version}
     safe.require(found, ServerError)
     there = members(connection, (STAT, WARMTH))
     for view in (STAT, WARMTH):
@@ -159,4 +179,6 @@ def _cache(connection: Connection, database: str, missing: list[str]) -> tuple[s
         # The name is the extension's own, its schema is quoted.
         return connection.execute(f"SELECT * FROM {found.schema}.{view}".encode()).fetchone() if view in there else None
 
-    return found.version, one(STAT), one(WARMTH)
+    return {
+        "version": found.version, "stat": one(STAT), "warmth": one(WARMTH), "devices_off": devices.off(connection, found.schema),
+    }  # fmt: skip

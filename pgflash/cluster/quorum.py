@@ -39,47 +39,79 @@ def refusal(node: Look, looks: Sequence[Look], config: Mapping[str, Any], standb
         return f"{lost[0].node.name} does not receive WAL"
     if not restart or node.node.name == primaries[0].node.name:
         return ""
-    return _too_few(node, primaries[0], len(looks) - 1, config, standbys)
+    return _too_few(node, primaries[0], looks, config, standbys)
 
 
-def _too_few(node: Look, primary: Look, standbys_all: int, config: Mapping[str, Any], standbys: int | None) -> str:
+def _too_few(node: Look, primary: Look, looks: Sequence[Look], config: Mapping[str, Any], standbys: int | None) -> str:
     """Of all that the node may be among those that the primary sends WAL to, what is worst counts."""
     assert primary.seen is not None
     streaming = [row for row in primary.seen.replicas if row.state == "streaming"]
-    lost = _candidates(node, streaming)
-    found = [_lacking([row for row in streaming if row is not one], primary.seen, standbys_all, config, standbys) for one in lost]
-    unknown = "" if any(_named(node, row) or _there(node, row) for row in lost) else f", if {node.node.name} is one of them"
+    others = [item for item in looks if item is not node and item is not primary]
+    may_be = candidates(node, streaming, looks)
+    found = [_lacking([row for row in streaming if row is not one], primary.seen, others, config, standbys) for one in may_be]
+    unknown = f", if {node.node.name} is one of them" if len(may_be) > 1 else ""
     return next((why + unknown for why in found if why), "")
 
 
-def _lacking(left: Sequence[Replica], primary: Seen, standbys_all: int, config: Mapping[str, Any], standbys: int | None) -> str:
-    least = standbys if standbys is not None else min(1, standbys_all - 1)
-    if len(left) < least:
-        return f"{len(left)} standbys would be left, and {least} must be"
+def _lacking(
+    left: Sequence[Replica], primary: Seen, others: Sequence[Look], config: Mapping[str, Any], standbys: int | None
+) -> str:  # fmt: skip
+    least = standbys if standbys is not None else min(1, len(others))
+    there = _recognized(left, others)
+    if there < least:
+        return f"{there} standbys would be left, and {least} must be"
     needed = synchronous_needed(primary.synchronous_standby_names)
     able = sum(row.sync_state in _SYNCHRONOUS for row in left)
     # Patroni itself names another standby, or none, unless its mode is strict.
     managed = bool(config.get("synchronous_mode")) and not config.get("synchronous_mode_strict")
     if able < needed and not managed:
         return f"commits would wait: synchronous_standby_names asks for {needed} standbys, and {able} would be left"
-    if config.get("synchronous_mode_strict") and not left:
+    if config.get("synchronous_mode_strict") and not there:
         return "commits would wait: synchronous_mode_strict asks for a standby, and none would be left"
     return ""
 
 
-def _candidates(node: Look, streaming: Sequence[Replica]) -> list[Replica | None]:
-    """Which of them it may be: by name and address, else by one of them, else any. None is there: it is known to nobody."""
-    both = [row for row in streaming if _named(node, row) and _there(node, row)]
-    either = [row for row in streaming if _named(node, row) or _there(node, row)]
-    return list(both or either or streaming) or [None]
+def _recognized(rows: Sequence[Replica], nodes: Sequence[Look]) -> int:
+    """How many of them are nodes of the cluster, each one node. pg_receivewal, subscribers and strangers take nobody's place."""
+    free = list(nodes)
+    for row in rows:
+        mine = next((item for item in free if not row.logical and _may_be(item, row)), None)
+        if mine is not None:
+            free.remove(mine)
+    return len(nodes) - len(free)
 
 
-def _named(node: Look, row: Replica | None) -> bool:
+def candidates(node: Look, rows: Sequence[Replica], looks: Sequence[Look]) -> list[Replica | None]:
+    """Which of the rows it may be. By the name under which it receives, if that is known: none is also an answer, it receives from
+    another standby. Else by name and address, by one of them, or any. None is there: it is known to nobody."""
+    physical = [row for row in rows if not row.logical]
+    if node.seen is not None and node.seen.receives_as is not None:
+        mine = [row for row in physical if row.name == node.seen.receives_as]
+        exactly = [row for row in mine if _there(node, row)]
+        if len(exactly) == 1 and not any(_there(item, exactly[0]) and _named(item, exactly[0]) for item in looks if item is not node):
+            return [*exactly]
+        return [*mine] or [None]
+    both = [row for row in physical if _named(node, row) and _there(node, row)]
+    if len(both) == 1:
+        return [*both]
+    either = [row for row in physical if _named(node, row) or _there(node, row)]
+    # a name or an address that others have as well says nothing
+    if len(either) == 1 and not any(_named(item, either[0]) or _there(item, either[0]) for item in looks if item is not node):
+        return [*either]
+    return list(physical) or [None]
+
+
+def _may_be(node: Look, row: Replica) -> bool:
+    """For a count: what is not known counts for nothing."""
+    return row.name == node.seen.receives_as if node.seen and node.seen.receives_as is not None else _named(node, row) or _there(node, row)
+
+
+def _named(node: Look, row: Replica) -> bool:
     """A server without a name in its primary_conninfo has its cluster_name."""
-    return row is not None and row.name in (node.node.name, node.seen.cluster if node.seen and node.seen.cluster else node.node.name)
+    return row.name in (node.node.name, node.seen.cluster if node.seen and node.seen.cluster else node.node.name)
 
 
-def _there(node: Look, row: Replica | None) -> bool:
+def _there(node: Look, row: Replica) -> bool:
     """The address of its connection string, or what the server says it was reached at."""
     addresses = (node.node.parts.get("host"), node.node.parts.get("hostaddr"), node.seen.address if node.seen else None)
-    return row is not None and row.address is not None and row.address in addresses
+    return row.address is not None and row.address in addresses

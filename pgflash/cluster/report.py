@@ -18,7 +18,7 @@ from pgflash.cluster.find import Found, Node
 from pgflash.cluster.gather import Look, ask_all, look_at
 from pgflash.cluster.show import lags, percent, problems, role
 from pgflash.connection import Connection, members
-from pgflash.shown import visible
+from pgflash.shown import in_markdown
 from pgflash.top.rates import Rates, rates
 from pgflash.top.sample import Sample
 from pgflash.top.sample import look as sample
@@ -142,8 +142,8 @@ class Report:
         wrong = self._problems()
         if wrong or self.remarks:
             lines += ["", "## What is wrong", ""]
-            lines += [f"- {visible(name)}: {visible(what)}" for name, what in wrong]
-            lines += [f"- {visible(text)}" for text in self.remarks]
+            lines += [f"- {in_markdown(name)}: {in_markdown(what)}" for name, what in wrong]
+            lines += [f"- {in_markdown(text)}" for text in self.remarks]
         return "\n".join(lines) + "\n"
 
 
@@ -163,7 +163,7 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     """Markdown. Names are those of users: no cell ends where one of them says."""
 
     def line(cells: Sequence[str]) -> str:
-        return "| " + " | ".join(visible(text).replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;") for text in cells) + " |"
+        return "| " + " | ".join(map(in_markdown, cells)) + " |"
 
     return [line(heads), "|" + "---|" * len(heads), *(line(row) for row in rows)]
 

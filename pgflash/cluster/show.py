@@ -9,6 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from pgflash import devices
 from pgflash.cluster.gather import Look
 from pgflash.cluster.look import Seen
 from pgflash.shown import cell, visible
@@ -78,16 +79,44 @@ def warmth(seen: Seen, share: float) -> Text:
 def problems(looks: Sequence[Look]) -> list[tuple[str, str]]:
     """Of nodes: what is wrong with them, or with the cluster."""
     found = [(item.node.name, item.problem or "") for item in looks if not item.ok]
+    found += _leaders(looks)
     for item in looks:
         if item.seen is None:
             continue
         if item.seen.state in BAD_STATES:
             found.append((item.node.name, f"the cache is {item.seen.state}: {item.seen.reason or 'no reason is known'}"))
+        found += [(item.node.name, devices.words(row)) for row in item.seen.devices_off]
+        if item.seen.stat is None and item.seen.missing:
+            found.append((item.node.name, item.seen.missing[0]))
         if item.seen.standby and item.seen.receiver not in ("streaming", None):
             found.append((item.node.name, "it does not receive WAL from another server"))
         if item.node.patroni and not item.node.patroni.good:
             found.append((item.node.name, f"Patroni says: {item.node.patroni.state}"))
     return found
+
+
+def _leaders(looks: Sequence[Look]) -> list[tuple[str, str]]:
+    """Primaries that should not be: with Patroni all but its leader; without it, those that are copies of one server, since others
+    are shards."""
+    primaries = [item for item in looks if item.seen and not item.seen.standby]
+    if any(item.node.patroni for item in looks):
+        found = [
+            (item.node.name, "it is a primary, and Patroni has it as a replica: stop it")
+            for item in primaries
+            if item.node.patroni and not item.node.patroni.leader
+        ]
+        if not primaries and not any(item.node.patroni and item.node.patroni.role == "standby_leader" for item in looks):
+            found.append(("cluster", "no member that answers is a primary"))
+        return found
+    servers: dict[int | None, set[object]] = {}
+    for item in primaries:
+        if item.seen and item.seen.system is not None:  # one that is asked in two databases is one
+            servers.setdefault(item.seen.system, set()).add((item.seen.started, item.seen.port))
+    return [
+        (item.node.name, f"it is one of {len(servers[item.seen.system])} primaries of one cluster: only one of them may be")
+        for item in primaries
+        if item.seen and len(servers.get(item.seen.system, ())) > 1
+    ]
 
 
 def status(looks: Sequence[Look], share: float, remarks: Sequence[str] = ()) -> RenderableType:

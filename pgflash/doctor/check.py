@@ -145,7 +145,7 @@ class Result:
 
 def examine(item: Check, facts: Facts) -> Result:
     try:
-        findings = tuple(item.look(facts))
+        findings = tuple(dict.fromkeys(item.look(facts)))  # two places may be on one device
     except CannotLook as error:
         return Result(item, "not looked", reason=str(error))
     except DoesNotApply as error:

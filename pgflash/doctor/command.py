@@ -14,6 +14,7 @@ from rich.text import Text
 
 import pgflash.doctor.checks  # noqa: F401  (registers them)
 from pgflash import safe
+from pgflash.connection import parsed, said
 from pgflash.doctor import report
 from pgflash.doctor.check import AREAS, REGISTRY, Result, examine
 from pgflash.doctor.facts import Facts
@@ -21,7 +22,17 @@ from pgflash.doctor.facts.machine import Machine
 from pgflash.doctor.facts.server import gather
 from pgflash.doctor.facts.waits import Waits, take
 from pgflash.doctor.fix import Connection, Fixer, Undo, changes, default_state, refusal
-from pgflash.errors import EXIT_ADVICE, EXIT_OK, EXIT_PROBLEM, ArgumentError, MachineError, Unreachable
+from pgflash.errors import (
+    EXIT_ADVICE,
+    EXIT_BROKE_OFF,
+    EXIT_OK,
+    EXIT_PROBLEM,
+    ArgumentError,
+    BrokeOff,
+    MachineError,
+    PgflashError,
+    Unreachable,
+)
 from pgflash.shown import json_text, visible
 
 progress = Console(stderr=True, highlight=False)
@@ -34,12 +45,13 @@ class Session:
         self.machine = machine or Machine()
         self.connection: Connection | None = None
         if conninfo:
+            parsed(conninfo, 1)  # libpq would quote a part of it, which may be one of a password
             try:
                 self.connection = safe.connect(conninfo, application_name="pgflash doctor", connect_timeout="10")
                 self.connection.execute("SELECT set_config('lock_timeout', '5s', false)")
             except psycopg.Error as error:
                 raise Unreachable(
-                    f"the server cannot be reached: {str(error).strip()}",
+                    f"the server cannot be reached: {said(error)}",
                     "without a connection string the doctor looks at the machine alone",
                 ) from error
 
@@ -48,7 +60,7 @@ class Session:
         try:
             return self.connection.execute(query.encode()).fetchall()
         except psycopg.Error as error:
-            raise MachineError(f"the server could not be asked: {str(error).strip()}\n{query}") from error
+            raise MachineError(f"the server could not be asked: {said(error)}\n{query}") from error
 
     def _cache_view(self) -> tuple[str, str, bool]:
         """Qualified name of the extension's view; or why it cannot be used, and what helps; and whether the extension is there."""
@@ -60,7 +72,7 @@ class Session:
                 return "", "pg_stat_flashcache is not in this database: CREATE EXTENSION pg_flashcache, or name the one that has it", False
             allowed = self.connection.execute("SELECT has_table_privilege(%s::oid, 'SELECT')", (view,)).fetchone()
         except psycopg.Error as error:
-            raise MachineError(f"the server could not be asked: {str(error).strip()}") from error
+            raise MachineError(f"the server could not be asked: {said(error)}") from error
         if found.danger:
             return "", f"{found.danger}: {safe.HINT}", True
         if found.lacking:
@@ -69,11 +81,23 @@ class Session:
             return "", f"this role may not read pg_stat_flashcache: GRANT pg_monitor TO {found.role}", True
         return f"{found.schema}.pg_stat_flashcache", "", True
 
+    def _devices_view(self) -> str:
+        """Qualified name of the view of devices, where this role may read it."""
+        assert self.connection
+        try:
+            found, view = safe.extension(self.connection), safe.relation(self.connection, "pg_stat_flashcache_device")
+            if found is None or view is None:
+                return ""
+            allowed = self.connection.execute("SELECT has_table_privilege(%s::oid, 'SELECT')", (view,)).fetchone()
+        except psycopg.Error as error:
+            raise MachineError(f"the server could not be asked: {said(error)}") from error
+        return f"{found.schema}.pg_stat_flashcache_device" if allowed == (True,) else ""
+
     def facts(self, flash: str, data: str, seconds: float, quiet: bool) -> Facts:
         if self.connection is None:
             return Facts(self.machine, None, flash, data)
         addresses = {item.address.split("%")[0] for items in psutil.net_if_addrs().values() for item in items}
-        server = gather(self.rows, self.machine, self.connection.info.hostaddr, frozenset(addresses), self._cache_view)
+        server = gather(self.rows, self.machine, self.connection.info.hostaddr, frozenset(addresses), self._cache_view, self._devices_view)
         if server.version < 150000:
             raise MachineError(f"the server is PostgreSQL {server.version // 10000}, 15 or newer is needed")
 
@@ -199,8 +223,9 @@ def run(
     fixer = Fixer(session.machine, notes, session.connection, facts.server)
     if undo:
         done = list(fixer.put_back())
-        print(json_text({"undone": done, "exit": EXIT_OK}) if as_json else visible("\n".join(done), lines=True) or "nothing to put back")
-        return EXIT_OK
+        status = EXIT_BROKE_OFF if fixer.failed else EXIT_OK
+        print(json_text({"undone": done, "exit": status}) if as_json else visible("\n".join(done), lines=True) or "nothing to put back")
+        return status
     results = look(facts, areas)
     made: list[str] = []
     refused: list[str] = []
@@ -243,9 +268,15 @@ def _fix(fixer: Fixer, results: list[Result], yes: bool, as_json: bool, out: Con
     if not yes and not typer.confirm(f"Make {'this change' if len(able) == 1 else f'these {len(able)} changes'}?"):
         tell("nothing was changed")
         return [], refused
-    made = []
+    made: list[str] = []
     for result, change in able:
-        fixer.make(result, change)
+        try:
+            fixer.make(result, change)
+        except PgflashError as error:
+            if not made:
+                raise
+            words = f"made before, and noted in {fixer.undo.path}: {'; '.join(made)}"
+            raise BrokeOff(error.message, f"{error.hint}; {words}" if error.hint else words) from error
         made.append(change.command)
         tell(f"done: {change.command}")
     return made, refused

@@ -1,7 +1,8 @@
 """--fix and --undo: makes reversible changes, and puts them back.
 
-Before each change, what it was goes to a file and is synced. --undo works from that file, backwards, and leaves alone what somebody
-has changed since, or what belongs to another node: that stays noted. Values of sysfs and procfs last until the machine is booted: after
+Before each change, what it was goes to a file and is synced, and is taken out again only where it is certain that nothing was changed.
+--undo works from that file, backwards, and leaves alone what somebody has changed since, or what belongs to another node: that stays
+noted. What cannot be put back stays noted as well, and is no reason to leave the others. Values of sysfs and procfs last until the machine is booted: after
 that they are "changed since".
 """
 
@@ -20,6 +21,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
+from pgflash.connection import said
 from pgflash.doctor.check import Change, Finding, Result, Write
 from pgflash.doctor.facts.machine import Machine
 from pgflash.doctor.facts.server import Server
@@ -28,6 +30,7 @@ from pgflash.system import is_root
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 RESET = None
+_UNDO = "pgflash doctor --undo puts it back"
 
 
 def default_state() -> Path:
@@ -92,7 +95,13 @@ def refusal(change: Change, machine: Machine, server: Server | None) -> str:
         return "is set on the server's command line, which ALTER SYSTEM does not overrule"
     if server is None or change.name not in server.changeable:
         return f"needs a superuser, or GRANT ALTER SYSTEM ON PARAMETER {change.name}"
+    if not server.may_reload:
+        return "needs a superuser, or GRANT EXECUTE ON FUNCTION pg_reload_conf()"
     return ""
+
+
+class Unchanged(BrokeOff):
+    """Certainly nothing was changed."""
 
 
 class Fixer:
@@ -101,6 +110,7 @@ class Fixer:
         self.undo = undo
         self.connection = connection
         self.server = server
+        self.failed = 0  # of what try_each should have put back
 
     def make(self, result: Result, change: Change) -> None:
         entry: dict[str, Any] = {"check": result.check.id, "at": datetime.now(UTC).isoformat(timespec="seconds")}
@@ -123,24 +133,22 @@ class Fixer:
         entries = self.undo.read()
         self.undo.write([*entries, entry])
         try:
-            self._apply(change)
-        except BaseException:
+            if isinstance(change, Write):
+                self._put(change.path, change.value)
+            else:
+                self._alter(change.name, change.value)
+        except Unchanged:
             self.undo.write(entries)
             raise
-
-    def _apply(self, change: Change) -> None:
-        if isinstance(change, Write):
-            self._put(change.path, change.value)
-        else:
-            self._alter(change.name, change.value)
 
     def _put(self, path: str, value: str) -> None:
         try:
             self.machine.at(path).write_text(value)
         except OSError as error:
-            raise BrokeOff(f"{path} could not be set to {value}: {error.strerror}") from error
+            raise Unchanged(f"{path} could not be set to {value}: {error.strerror}") from error
 
     def _alter(self, name: str, value: str | None) -> None:
+        """Written, and loaded."""
         assert self.connection
         what = sql.SQL(".").join(sql.Identifier(part) for part in name.split("."))
         try:
@@ -148,9 +156,18 @@ class Fixer:
                 self.connection.execute(sql.SQL("ALTER SYSTEM RESET {}").format(what))
             else:
                 self.connection.execute(sql.SQL("ALTER SYSTEM SET {} = {}").format(what, sql.Literal(value)))
+        except psycopg.Error as error:
+            refused = error.sqlstate and not self.connection.broken and not error.sqlstate.startswith("57")  # not cut off in it
+            raise (Unchanged if refused else BrokeOff)(
+                f"{name} could not be changed: {said(error)}", "" if refused else f"it may have been changed: {_UNDO}"
+            ) from error
+        try:
             self.connection.execute("SELECT pg_reload_conf()")
         except psycopg.Error as error:
-            raise BrokeOff(f"{name} could not be changed: {str(error).strip()}") from error
+            raise BrokeOff(
+                f"{name} is written to postgresql.auto.conf, but could not be loaded: {said(error)}",
+                f"SELECT pg_reload_conf() as a superuser loads it; {_UNDO}",
+            ) from error
 
     def _node(self) -> dict[str, str]:
         """Which of the nodes: a primary and its standbys have one system identifier."""
@@ -169,7 +186,7 @@ class Fixer:
             row = cursor.fetchone()
         except psycopg.Error as error:
             raise BrokeOff(
-                f"{name}: what it is in postgresql.auto.conf cannot be read: {str(error).strip()}",
+                f"{name}: what it is in postgresql.auto.conf cannot be read: {said(error)}",
                 "a superuser, or GRANT EXECUTE ON FUNCTION pg_show_all_file_settings and GRANT SELECT ON pg_file_settings",
             ) from error
         return row[0] if row else RESET
@@ -182,7 +199,11 @@ class Fixer:
         """The same, and whether it was put back; what is leaves the file at once."""
         entries = self.undo.read()
         for entry in reversed(list(entries)):
-            words, done = self._put_back_one(entry)
+            try:
+                words, done = self._put_back_one(entry)
+            except BrokeOff as error:
+                words, done = f"{error.message}: it stays noted", False
+                self.failed += 1
             if done:
                 entries.remove(entry)
                 self.undo.write(entries)
@@ -196,6 +217,8 @@ class Fixer:
             if entry.get("host", socket.gethostname()) != socket.gethostname():
                 return f"{entry['path']}: belongs to another machine ({entry['host']}): kept for that", False
             seen = _chosen(self.machine.text(entry["path"]))
+            if entry["path"] == entry["undo_path"] and seen == entry["was"]:
+                return f"{entry['path']}: is {seen}, as it was", True
             if seen != entry["to"]:
                 return f"{entry['path']}: is {seen or 'gone'}, not {entry['to']} as the doctor set it: left as it is", False
             self._put(entry["undo_path"], entry["was"])
@@ -209,7 +232,7 @@ class Fixer:
             where = f"host {entry.get('host')}, port {entry.get('port')}, data directory {entry.get('data_directory')}"
             return f"{name}: belongs to another node ({where}): kept for that", False
         now = self._written(name)
-        if now != entry["to"]:
+        if now != entry["to"] and now != entry["was"]:
             return f"{name}: is {now or 'not set'} in postgresql.auto.conf, not {entry['to']} as the doctor set it: left as it is", False
         self._alter(name, entry["was"])
         return f"{name}: {'ALTER SYSTEM RESET' if entry['was'] is RESET else entry['was'] + ' again'}", True

@@ -36,6 +36,12 @@ ALERTS = (
         "The server reads from the disk only. pg_stat_flashcache.reason says why; docs/operation.md has what to do.",
     ),
     Alert(
+        "PgFlashcacheDeviceOff", 'pg_flashcache_device_off{device!="1"} == 1', "5m", "warning",
+        "device {{ $labels.device }} of the flash cache of {{ $labels.instance }} is off",
+        "The cache goes on without {{ $labels.path }}. pg_stat_flashcache_device.reason says why; docs/operation.md has what to do.",
+        since="1.1",
+    ),
+    Alert(
         "PgFlashcachePaused", 'pg_flashcache_state_current{state="paused"} == 1', "30m", "warning",
         "the flash cache of {{ $labels.instance }} has been paused for half an hour",
         "Flash was slower than the disk. Look for what else uses the flash device.",

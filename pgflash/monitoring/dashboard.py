@@ -100,6 +100,8 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
             Panel("timeseries", "Errors of the device", "short",
                   tuple((f"increase(pg_flashcache_{name}_total{{i}}[{WINDOW}])", f"{{{{instance}}}} {name.replace('_', ' ')}")
                         for name in ("read_errors", "write_errors", "timeouts", "checksum_failures", "switch_offs"))),
+            Panel("timeseries", "Devices that are off", "short", (("pg_flashcache_device_off{i} > 0", "{{instance}} {{device}} {{path}}"),),
+                  "Of several devices: the cache goes on without them. Not shown are those that are disabled.", since="1.1"),
             Panel("timeseries", "Written to flash in 30 days", "bytes",
                   (("30 * 86400 * rate(pg_flashcache_write_bytes_total{i}[1d])", "{{instance}}"),),
                   "At the rate of the last day: to be compared with the endurance of the drive."),

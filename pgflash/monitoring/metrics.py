@@ -233,6 +233,8 @@ DEVICES = Group(
     "pg_flashcache_device", "Devices of the cache", "FROM {schema}.pg_stat_flashcache_device",
     (
         Metric("active", "gauge", "", "1 if the device is in use.", "(state = 'active')::int"),
+        Metric("off", "gauge", "", "1 if the device is in trouble: its state is off. It is 0 if it is disabled, or being removed.",
+               "(state = 'off')::int"),
         Metric("size_bytes", "gauge", "bytes", "Size for pages.", "size"),
         Metric("used_pages", "gauge", "", "Pages on the device.", "used"),
         Metric("reads_total", "counter", "", "Pages read from the device.", "reads"),

@@ -14,7 +14,7 @@ from typing import Any
 import psycopg
 
 from pgflash.connection import Connection, connect, exists, extension, members, name_of, parsed, reason
-from pgflash.errors import ArgumentError, ServerError
+from pgflash.errors import OutputError, ServerError
 from pgflash.monitoring.exporters import made
 from pgflash.monitoring.metrics import GROUPS, NEWEST, Group, older
 
@@ -152,4 +152,4 @@ def replace_file(path: Path, text: str) -> None:
             Path(name).unlink(missing_ok=True)
             raise
     except OSError as error:
-        raise ArgumentError(f"{path} cannot be written: {error.strerror}", "name a file in a folder that this user may write to") from None
+        raise OutputError(path, error) from None

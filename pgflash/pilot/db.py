@@ -9,6 +9,7 @@ import psycopg
 from psycopg import sql
 
 from pgflash import safe
+from pgflash.connection import parsed, said
 from pgflash.errors import BrokeOff, Locked, Refused, Unreachable
 from pgflash.pilot.target import Place
 
@@ -27,10 +28,11 @@ T = TypeVar("T")
 
 def connect(dsn: str, **changed: str) -> Connection:
     settings = {"application_name": "pgflash pilot", "connect_timeout": "10", **changed}
+    parsed(dsn, 1)  # libpq would quote a part of it, which may be one of a password
     try:
         return safe.connect(dsn, **settings)
     except psycopg.Error as error:
-        raise Unreachable(f"the server cannot be reached: {str(error).strip()}") from error
+        raise Unreachable(f"the server cannot be reached: {said(error)}") from error
 
 
 def bounded(connection: Connection, lock_ms: int) -> None:
@@ -51,7 +53,7 @@ def _failed(error: psycopg.Error, statement: str = "") -> BrokeOff:
         )
     if isinstance(error, psycopg.errors.InsufficientPrivilege):
         return Refused(str(error.diag.message_primary), "connect as the owner, or as a superuser")
-    text = f"SQL failed: {str(error).strip()}"
+    text = f"SQL failed: {said(error)}"
     return BrokeOff(f"{text}\n{statement}" if statement else text)
 
 

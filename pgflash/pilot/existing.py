@@ -20,6 +20,7 @@ import json
 import os
 import secrets
 import shlex
+import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -31,6 +32,8 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
 from pgflash import safe
+from pgflash.cluster import restart
+from pgflash.connection import said, without_secrets
 from pgflash.doctor.check import Change, Write
 from pgflash.doctor.treatment import Treatment
 from pgflash.errors import BrokeOff, MachineError, PgflashError, StudyError
@@ -39,10 +42,12 @@ from pgflash.pilot.loads import Driver, LoadResult
 from pgflash.pilot.scenario import Scenario, Variant
 from pgflash.pilot.store import Study
 from pgflash.pilot.target import ENVIRONMENT, Place, Started
-from pgflash.system import Device, device_of, is_root, run
+from pgflash.shown import literal
+from pgflash.system import Device, device_of, environment, failure, is_root, on_one_device
 from pgflash.units import MB
 
 RANKING_S = 20
+RESTART_S = 1800.0  # for server.restart_command
 SWITCH = "pg_flashcache.enabled"
 
 
@@ -237,7 +242,15 @@ class ExistingTarget:
             raise BrokeOff("the server would have to be restarted, which server.allow does not name")
         with self._connect() as connection:
             since = db.value(connection, "SELECT pg_postmaster_start_time()")
-        run(shlex.split(self.scenario.server.restart_command), what="server.restart_command")
+        command = shlex.split(self.scenario.server.restart_command)
+        try:
+            status, text = restart.run(command, RESTART_S, environment())
+        except OSError as error:
+            raise MachineError(f"server.restart_command: {command[0]} cannot be run: {error.strerror}") from error
+        except subprocess.TimeoutExpired as error:
+            raise BrokeOff(f"server.restart_command has not ended within {RESTART_S:g} s") from error
+        if status != 0:
+            raise failure("server.restart_command", status, text)
         for _ in range(600):
             with contextlib.suppress(BrokeOff, psycopg.Error), self._connect() as connection:
                 if db.value(connection, "SELECT pg_postmaster_start_time()") != since:
@@ -304,6 +317,7 @@ class ExistingTarget:
             "data_on": "disk",
             "moved": variant.arm.moved,
             "disk": "the server's own",
+            "cache_on_disk": self._shared(connection),
             "flash": "the server's own",
         }
 
@@ -339,12 +353,21 @@ class ExistingTarget:
         """Real storage has one speed."""
 
     def devices(self) -> dict[str, list[Device]]:
-        """That of the data directory, where the server runs on this machine and says where it is."""
+        """That of the data directory, where the server runs on this machine and says where it is, and the cache is elsewhere: else reads
+        from flash would be counted as reads from the disk."""
         with contextlib.suppress(PgflashError, OSError), self._connect() as connection:
             if self.place.host.startswith("/") or self.place.host in ("localhost", "127.0.0.1", "::1"):
                 device = device_of(Path(str(db.value(connection, "SHOW data_directory"))))
-                return {"disk": [device]} if device is not None else {}
+                return {"disk": [device]} if device is not None and not self._shared(connection) else {}
         return {}
+
+    def _shared(self, connection: db.Connection) -> bool:
+        """Is a device of the cache in the file system of the data?"""
+        data = Path(str(db.value(connection, "SHOW data_directory")))
+        paths = [str(db.value(connection, "SELECT current_setting('pg_flashcache.file', true)") or "")]
+        if view := db.cache_view(connection, "pg_stat_flashcache_device"):
+            paths += [str(path) for (path,) in db.rows(connection, f"SELECT path FROM {view}")]
+        return any(on_one_device(data, data / path) for path in paths if path)
 
     def memory_peak_mb(self) -> int | None:
         return None
@@ -369,6 +392,8 @@ class ExistingTarget:
         for step in (self.stop, self._untreat, self._put_settings_back, self._drop_database):
             try:
                 step()
+            except psycopg.Error as error:
+                faults.append(said(error))
             except (PgflashError, OSError) as error:
                 faults.append(str(error))
         if not faults:
@@ -390,7 +415,8 @@ class ExistingTarget:
     def _by_hand(self) -> str:
         steps = [f"ALTER {kind} {name} SET TABLESPACE {space or 'pg_default'}" for kind, name, space in self.moved_back]
         steps += [
-            f"ALTER SYSTEM RESET {name}" if text is None else f"ALTER SYSTEM SET {name} = '{text}'" for name, text in self.before.items()
+            f"ALTER SYSTEM RESET {name}" if text is None else f"ALTER SYSTEM SET {name} = {literal(without_secrets(name, text))}"
+            for name, text in self.before.items()
         ]
         steps += [f"DROP DATABASE {self.made_database}"] if self.made_database else []
         state = self.treatment.undo.path

@@ -27,7 +27,18 @@ from pgflash.pilot import db
 from pgflash.pilot.loads import Driver, LoadResult
 from pgflash.pilot.scenario import Arm, Scenario, Storage, Variant
 from pgflash.pilot.target import Place, Started
-from pgflash.system import Device, device_of, disk_full, file_system, forget_files, give_to_server_user, is_root, mount_options, run
+from pgflash.system import (
+    Device,
+    device_of,
+    disk_full,
+    file_system,
+    forget_files,
+    give_to_server_user,
+    is_root,
+    mount_options,
+    on_one_device,
+    run,
+)
 from pgflash.units import MB
 
 DATABASE = "pilot"
@@ -147,8 +158,10 @@ class OwnTarget:
 
     def devices(self) -> dict[str, list[Device]]:
         """Those whose requests are the study's alone: the machine's own disk, with everything else on it, is not."""
+        if on_one_device(self.files, self.flash):  # neither could be told from the other
+            return {}
         folders = {"disk": self._places}
-        if self.scenario.flash.kind != "file" and self.files.stat().st_dev != self.flash.stat().st_dev:
+        if self.scenario.flash.kind != "file":
             folders["flash"] = [self.flash]
         found = {name: [device for device in map(device_of, each) if device is not None] for name, each in folders.items()}
         return {name: list(dict.fromkeys(each)) for name, each in found.items() if each}
@@ -348,6 +361,7 @@ class OwnTarget:
             "flash": f"lab: {flash.spindles} x {flash.read_us} us, {flash.mb_per_s} MB/s each"
             if flash.kind == "lab"
             else f"{'a file on the machine’s own disk' if flash.kind == 'file' else flash.path} ({file_system(self.flash)})",
+            "cache_on_disk": on_one_device(self.files, self.flash),
             "mount_options": mount_options(data),
             "scheduler": disk_device.scheduler() if disk_device is not None else "unknown",
             "tuning": tuning,

@@ -24,6 +24,7 @@ import psycopg
 from psycopg import sql
 
 from pgflash import safe
+from pgflash.connection import said
 from pgflash.errors import BrokeOff, Locked, MachineError
 from pgflash.pilot import db
 from pgflash.pilot.target import ENVIRONMENT
@@ -275,7 +276,7 @@ class Mover:
                 self._after(row, back, "cancelled", "by the user")
             raise
         except (BrokeOff, MachineError, psycopg.Error) as error:
-            text = error.message if isinstance(error, BrokeOff | MachineError) else str(error).strip()
+            text = error.message if isinstance(error, BrokeOff | MachineError) else said(error)
             return self._after(row, back, "failed", text)
         return self._after(row, back, "failed", note or "is not where it should be")
 

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psycopg
 from psycopg import sql
 
-from pgflash.errors import ArgumentError, BrokeOff, Interrupted, Locked, MachineError
+from pgflash.connection import reason
+from pgflash.errors import ArgumentError, BrokeOff, Interrupted, Locked, MachineError, PgflashError
 from pgflash.pilot import db
 from pgflash.place import devices, mover, objects, temporary
 from pgflash.place.journal import OPEN, UNDER_WAY, Journal, Row
@@ -85,6 +87,8 @@ def wanted(connection: db.Connection, plan: Path | None, names: Sequence[str], t
     for name in names:
         item = objects.by_name(connection, name)
         found[item.oid] = Wanted(item, target, item.schema, item.name, item.filenode)
+    if plan is not None and not entries and not with_temporary:
+        notes.append("the plan moves nothing")
     return list(found.values()), with_temporary, notes
 
 
@@ -186,7 +190,8 @@ def _temporary_row(moving: Mover, tablespace: str) -> list[Row]:
 
 
 def carry_out(moving: Mover, rows: list[Row], tell: Tell, *, back: bool = False) -> Outcome:
-    """One at a time; what one of them runs into does not stop the others."""
+    """One at a time; what one of them runs into does not stop the others. A connection that is lost does: the journal, which the next
+    run makes true, has what was done."""
     outcome = Outcome()
     try:
         for row in rows:
@@ -199,6 +204,12 @@ def carry_out(moving: Mover, rows: list[Row], tell: Tell, *, back: bool = False)
                 outcome.failed += 1
     except KeyboardInterrupt as error:
         raise Interrupted("interrupted; what was moved stays where it is now", "apply --resume goes on, back puts all back") from error
+    except (PgflashError, psycopg.Error, OSError) as error:
+        why = error.message if isinstance(error, PgflashError) else reason(error) if isinstance(error, psycopg.Error) else str(error)
+        raise BrokeOff(
+            f"{why}; done before: {outcome.done} of {len(rows)}",
+            "pgflash place status shows what was moved and what was cut short; the next run goes on, place back puts back what place apply moved",
+        ) from error
     return outcome
 
 

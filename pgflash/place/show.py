@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from pgflash.errors import MachineError
+from pgflash.errors import OutputError
 from pgflash.place.advise import Plan
 from pgflash.shown import cell, visible
 from pgflash.units import show_bytes, show_number
@@ -96,4 +96,4 @@ def write_html(plan: Plan, path: Path) -> None:
     try:
         path.write_text(page, "utf-8")
     except OSError as error:
-        raise MachineError(f"{path} cannot be written: {error.strerror}") from error
+        raise OutputError(path, error) from error

@@ -14,7 +14,7 @@ from pgflash.pilot.db import Connection
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|min|h|d)")
 _SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
-DURATION_FORMS = "30s, 15min, 1h or 14d"
+DURATION_FORMS = "a number of s, min, h or d, as in 30s or 15min"
 MOMENT_FORMS = "the number of a snapshot, or a time as PostgreSQL takes it: '2026-11-26 02:00', 'yesterday 02:00', now"
 INTERVAL_FORMS = "FROM..TO, as 12..15 or 'yesterday 02:00..yesterday 03:00'"
 

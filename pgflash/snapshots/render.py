@@ -8,13 +8,13 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from pgflash import __version__
-from pgflash.errors import BrokeOff, DiskFull
+from pgflash.errors import DiskFull, OutputError
 from pgflash.pilot.report import charts
 from pgflash.shown import in_template, visible
 from pgflash.snapshots.report import Report
 from pgflash.system import disk_full
 
-_SPECIAL = str.maketrans({char: f"\\{char}" for char in "\\`*_|<>[]"})
+_SPECIAL = str.maketrans({char: f"\\{char}" for char in "\\`*_|<>[]&"})
 
 
 def _cell(text: str) -> str:
@@ -53,4 +53,4 @@ def put(path: Path, text: str) -> None:
             raise DiskFull(
                 f"{path}: the disk is full", "make room, then run the command again: the snapshots are in the database"
             ) from error
-        raise BrokeOff(f"{path} cannot be written: {error.strerror or error}") from error
+        raise OutputError(path, error) from error

@@ -9,6 +9,7 @@ from typing import Any
 import psycopg
 
 from pgflash import safe
+from pgflash.connection import said
 from pgflash.errors import ArgumentError, BrokeOff, MachineError
 from pgflash.pilot import db
 from pgflash.pilot.db import Connection
@@ -133,7 +134,7 @@ def take(
             raise ArgumentError(f"no snapshot was taken: {refused.diag.message_primary}", refused.diag.message_hint or "") from error
         raise
     except psycopg.Error as error:
-        raise BrokeOff(f"no snapshot was taken: {str(error).strip()}") from error
+        raise BrokeOff(f"no snapshot was taken: {said(error)}") from error
     assert problems is not None
     return Taken(number, dropped, dict(problems[0]))
 

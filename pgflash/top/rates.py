@@ -70,6 +70,7 @@ class Rates:
     relations: list[Relation] | None
     statements: list[Statement] | None
     missing: list[str]
+    devices_off: list[dict[str, Any]]
 
     def as_json(self) -> dict[str, Any]:
         return {**asdict(self), "at": self.at.isoformat()}
@@ -114,6 +115,7 @@ def rates(before: Sample, after: Sample) -> Rates:
         fill=new["used"] / slots if slots else None, capacity_bytes=slots * PAGE if slots is not None else None,
         write_bytes_per_s=_per(moved(old, new, "write_bytes"), seconds), write_limit_bytes_per_s=after.write_limit,
         relations=_relations(before, after), statements=_statements(before, after), missing=after.missing,
+        devices_off=after.devices_off,
     )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from pgflash import safe
+from pgflash import devices, safe
 from pgflash.connection import Connection, exists, members
 from pgflash.errors import ServerError
 
@@ -59,6 +59,7 @@ class Sample:
     relations: list[dict[str, Any]] | None = None
     statements: list[dict[str, Any]] | None = None
     latency: list[dict[str, Any]] | None = None
+    devices_off: list[dict[str, Any]] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
 
 
@@ -97,6 +98,7 @@ def look(connection: Connection) -> Sample:
         sample.stat = stat[0]
         if not sample.stat["slots"]:
             sample.missing.append("without a cache, reads are those that pg_stat_database counts, and not by object and statement")
+    sample.devices_off = devices.off(connection, schema)
     sample.latency = rows(LATENCY, _LATENCY)
     sample.relations = rows(RELATION, _RELATIONS)
     sample.statements = rows(STATEMENTS, _STATEMENTS)

@@ -6,6 +6,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from pgflash import devices
 from pgflash.shown import cell, visible
 from pgflash.top.rates import RELATION_ORDERS, STATEMENT_ORDERS, Rates, Source, ordered
 from pgflash.top.watch import View
@@ -56,7 +57,7 @@ def servers(views: list[View], selected: int | None, narrow: bool = False) -> Re
         cells = _cells(view)
         table.add_row(">" if place == selected else " ", *(text for text, head in zip(cells, heads, strict=True) if head[1] or not narrow))
         if remark := _remark(view):
-            style = "red" if view.problem else ""
+            style = "red" if view.problem or (view.rates and view.rates.devices_off) else ""
             remarks.append(f"{visible(view.name)}: " if len(views) > 1 else "").append(f"{visible(remark)}\n", style)
     return Group(table, remarks)
 
@@ -80,7 +81,8 @@ def _remark(view: View) -> str:
     found = view.rates
     if view.problem or found is None:
         return view.problem or ""
-    return found.reason or found.verdict or (found.missing[0] if found.state is None and found.missing else "")
+    off = "; ".join(devices.words(row) for row in found.devices_off)
+    return found.reason or off or found.verdict or (found.missing[0] if found.state is None and found.missing else "")
 
 
 def objects(found: Rates, order: str, rows: int) -> RenderableType:

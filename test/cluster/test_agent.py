@@ -148,6 +148,42 @@ def test_wrong_requests(request_: bytes, status: bytes) -> None:
         assert b" 200 " in raw(server, b"GET / HTTP/1.0\r\n\r\n")
 
 
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ([b"x: " + b"a" * 7900], b"200"),
+        ([b"x: " + b"a" * 65000] * 90, b"431"),
+        ([b"x: y"] * 3000, b"431"),
+        ([b"x: " + b"a" * 8170], b"431"),
+    ],
+)
+def test_no_more_of_a_request_is_read_than_is_short(headers: list[bytes], status: bytes) -> None:
+    read = 0
+    with serving(answers(WARM)) as server, socket.create_connection(("127.0.0.1", server.server_port), 60) as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        try:
+            for part in (b"GET /warm HTTP/1.0\r\n", *(header + b"\r\n" for header in headers), b"\r\n"):
+                client.sendall(part)
+                read += len(part)
+        except OSError:  # it does not read on
+            assert status == b"431" and read < 2_000_000
+            return
+        with contextlib.suppress(ConnectionResetError):
+            assert client.recv(100).split(b" ")[1] == status
+        assert b" 200 " in raw(server, b"GET /warm HTTP/1.0\r\n\r\n")
+
+
+@pytest.mark.parametrize("where", ["127.0.0.1:{used}", "192.0.2.1:8009", "nohost.invalid:8009"])
+def test_where_it_cannot_listen(where: str) -> None:
+    with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as used:
+        listen = where.format(used=used.getsockname()[1])
+        command = [sys.executable, "-m", "pgflash", "agent", "port=1", "--listen", listen, "--json"]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=120, check=False)
+    assert done.returncode == 3, done.stderr
+    error = json.loads(done.stdout)
+    assert error["message"].startswith(f"cannot listen at {listen}: ") and "--listen" in error["hint"]
+
+
 def test_all_places_are_taken() -> None:
     wait = threading.Event()
     with serving(answers(WARM, wait=wait, longest_s=60.0), places=2) as server:

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import shutil
+import signal
+import socket
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +23,12 @@ from pilot.servers import Server, needs_server, reachable
 from pgflash.cluster.apply import Rolling
 from pgflash.cluster.find import Node
 from pgflash.cluster.lock import OneAtATime
+from pgflash.cluster.restart import run
 from pgflash.cluster.values import same
 from pgflash.cluster.wanted import Wanted
-from pgflash.connection import parsed
-from pgflash.errors import BrokeOff, Locked, ServerError
+from pgflash.cluster.write import write
+from pgflash.connection import connect, parsed
+from pgflash.errors import BrokeOff, Locked, Refused, ServerError
 
 from .fakes import look, replica, seen, warmth
 
@@ -106,7 +115,7 @@ def test_the_same_size_written_otherwise(server: Server) -> None:
 def test_a_restart_that_does_not_happen(server: Server) -> None:
     text = f'[rolling]\nwait = "1s"\nrestart_before = 2099-01-01T00:00:00Z\n[restart]\n"{name(server)}" = "true"\n'
     status, said, _ = apply(server, text, "--yes")
-    assert status == 4 and "it has not been restarted" in said and "no other node was touched" in said
+    assert status == 4 and "it has not been restarted" in said and f"begun, and perhaps changed: {name(server)}; the same" in said
 
 
 @needs_server
@@ -115,13 +124,140 @@ def test_what_the_server_refuses_changes_nothing(server: Server) -> None:
     assert status == 3 and "outside the valid range" in said
     assert server.sql("SELECT count(*) FROM pg_file_settings WHERE name = 'pg_flashcache.write_limit'") == "0"
     status, said, _ = apply(server, "[settings]\npg_flashcache.nonsense = 1\n", "--yes")
-    assert status == 7 and "there is no setting pg_flashcache.nonsense" in said
+    assert status == 2 and "there is no setting pg_flashcache.nonsense" in said
     status, said, _ = apply(server, "[settings]\npg_flashcache.keep_limit = 50\n", "--yes", user="monitor")
     assert status in (3, 7) and "permission denied" in said
     status, said, _ = apply(server, "[settings]\npg_flashcache.keep_limit = 50\n[nodes.b]\n", "--yes")
-    assert status == 7 and "there is no node 'b'" in said
+    assert status == 2 and "there is no node 'b'" in said
     status, said, _ = apply(server, "[settings]\nwork_mem = 50\n")
     assert status == 2 and "only settings of pg_flashcache" in said
+
+
+class Cut:
+    """In front of a server: passes everything on, until somebody says the word; then it cuts that connection, and maybe all later ones."""
+
+    def __init__(self, server: Server, word: bytes, for_good: bool) -> None:
+        self.word, self.for_good, self.cuts = word, for_good, 0
+        self.folder = server.folder / f"cut{int(for_good)}"
+        self.folder.mkdir()
+        self.target = str(server.folder / "socket/.s.PGSQL.5432")
+        self.dsn = server.dsn.replace(f"{server.folder}/socket", str(self.folder))
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(str(self.folder / ".s.PGSQL.5432"))
+        self.listener.listen()
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def _run(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self.listener.accept()
+                server = socket.socket(socket.AF_UNIX)
+                server.connect(self.target)
+                if self.cuts and self.for_good:
+                    client.close()
+                    continue
+                for one, other, watch in ((client, server, True), (server, client, False)):
+                    threading.Thread(target=self._pass, args=(one, other, watch), daemon=True).start()
+
+    def _pass(self, one: socket.socket, other: socket.socket, watch: bool) -> None:
+        with contextlib.suppress(OSError):
+            while part := one.recv(65536):
+                cut = watch and not self.cuts and self.word in part
+                self.cuts += cut
+                if cut:
+                    one.shutdown(socket.SHUT_RDWR)
+                other.sendall(part)
+        for end in (one, other):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+
+def wait_for(server: Server, query: str, value: str) -> None:
+    for _ in range(600):
+        if server.sql(query) == value:
+            return
+        time.sleep(0.1)
+    raise AssertionError(f"{query}: {server.sql(query)}, not {value}")
+
+
+@needs_server
+@pytest.mark.parametrize("for_good", [False, True])
+@pytest.mark.parametrize("word", [b"pg_reload_conf", b"keep_limit"])
+def test_the_connection_is_lost_after_a_change(server: Server, monkeypatch: pytest.MonkeyPatch, word: bytes, for_good: bool) -> None:
+    monkeypatch.setattr("pgflash.cluster.write.AGAIN_S", 60.0 if not for_good else 0.0)
+    cut = Cut(server, word, for_good)
+    keep = server.sql("SHOW pg_flashcache.keep_limit")
+    settings = {"pg_flashcache.write_limit": "23MB", "pg_flashcache.keep_limit": "44"}
+    try:
+        with pytest.raises(BrokeOff if for_good else ServerError) as raised:
+            write("n2", lambda: connect(parsed(cut.dsn, 1), 60), settings, {})
+        assert cut.cuts == 1
+        if for_good:
+            assert "n2: " in str(raised.value) and "it may have been changed: written and not put back: pg_flashcache.write_limit" in str(
+                raised.value
+            )
+            wait_for(server, "SELECT setting FROM pg_file_settings WHERE name = 'pg_flashcache.write_limit'", "23MB")
+        else:
+            assert raised.value.hint == "nothing is changed on n2"
+            assert (
+                server.sql("SELECT count(*) FROM pg_file_settings WHERE sourcefile LIKE '%auto.conf' AND setting IN ('23MB', '44')") == "0"
+            )
+            assert server.sql("SHOW pg_flashcache.write_limit") == "0" and server.sql("SHOW pg_flashcache.keep_limit") == keep
+    finally:
+        cut.listener.close()
+        shutil.rmtree(cut.folder)
+        for setting in settings:
+            server.sql(f"ALTER SYSTEM RESET {setting}")
+        server.sql("SELECT pg_reload_conf()")
+        wait_for(server, "SHOW pg_flashcache.write_limit", "0")
+        wait_for(server, "SHOW pg_flashcache.keep_limit", keep)
+
+
+@needs_server
+def test_who_may_not_reload_changes_nothing(server: Server) -> None:
+    if int(server.sql("SHOW server_version_num")) < 150000:
+        pytest.skip("no GRANT ALTER SYSTEM")
+    server.sql("CREATE ROLE writer LOGIN", "GRANT ALTER SYSTEM ON PARAMETER pg_flashcache.keep_limit TO writer")
+    parts = {**parsed(server.dsn, 1), "user": "writer"}
+    with pytest.raises(Refused, match=r"^n: permission denied for function pg_reload_conf$") as raised:
+        write("n", lambda: connect(parts, 60), {"pg_flashcache.keep_limit": "45"}, {})
+    assert raised.value.hint.endswith("nothing is changed on n")
+    assert server.sql("SELECT count(*) FROM pg_file_settings WHERE name = 'pg_flashcache.keep_limit'") == "0"
+
+
+@needs_server
+def test_a_restart_whose_server_keeps_the_output(server: Server) -> None:
+    """Without a log file the postmaster has the command's output for as long as it runs."""
+    command = server.restart_command.replace(f"--log={server.data}/log", "").replace("  ", " ")
+    text = f'[rolling]\nwait = "2min"\nrestart_before = {datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}\n[restart]\n"{name(server)}" = "{command}"\n'
+    time.sleep(1)  # the time above is of whole seconds
+    status, said, events = apply(server, text, "--yes")
+    assert status == 0, said
+    assert events[-1] == {"event": "end", "changed": 1}
+
+
+def test_what_a_restart_says() -> None:
+    assert run(["sh", "-c", "echo one; echo two >&2; exit 3"], 60) == (3, "one\ntwo\n")
+    status, said = run(["sh", "-c", "yes | head -c 1000000; echo; echo end"], 60)
+    assert status == 0 and said.endswith("y\n\nend\n") and len(said) <= 4096
+    status, said = run(["sh", "-c", "sleep 100 & echo $!"], 60)
+    os.kill(int(said), signal.SIGKILL)
+    assert status == 0
+    with pytest.raises(subprocess.TimeoutExpired):
+        run(["sleep", "100"], 0.2)
+
+
+@needs_server
+def test_passwords_are_not_shown(server: Server) -> None:
+    text = '[settings]\n"pg_flashcache.follow_conninfo" = "user=f password=newsecret sslpassword=newsecret"\n'
+    server.sql("ALTER SYSTEM SET pg_flashcache.follow_conninfo = 'user=old password=oldsecret'")
+    for more in ((), ("--yes",)):
+        status, said, _ = apply(server, text, *more)
+        assert status == 0 and "secret" not in said and "user=f password=******** sslpassword=********" in said, said
+    assert "newsecret" in server.sql("SHOW pg_flashcache.follow_conninfo")
+    status, said, _ = apply(server, '[settings]\n"pg_flashcache.follow_conninfo" = "user=f password=new secret2"\n', "--yes")
+    assert "secret" not in said
+    assert apply(server, '[settings]\n"pg_flashcache.follow_conninfo" = "default"\n', "--yes")[0] == 0
 
 
 @needs_server
@@ -337,8 +473,9 @@ def test_the_lock_is_asked_for_before_each_step() -> None:
                 raise Locked("another one is at work")
 
     rehearsal = Late(three(), Wanted({}, commands=COMMANDS))
-    with pytest.raises(Locked):
+    with pytest.raises(BrokeOff, match="another one is at work") as raised:
         rehearsal.run()
+    assert raised.value.exit_code == 4 and raised.value.hint == "done: b; the same command goes on from there"
     assert [event["node"] for event in rehearsal.told if event["event"] == "done"] == ["b"]
     assert rehearsal.holds == 4  # at first, twice for b, and for c
 
@@ -363,7 +500,7 @@ def test_which_nodes_were_touched_before(monkeypatch: pytest.MonkeyPatch) -> Non
         _wait = Rolling._wait
 
     monkeypatch.setattr("pgflash.cluster.apply.POLL_S", 0.001)
-    for lost, hint in (("b", "no other node was touched"), ("c", "changed before: b")):
+    for lost, hint in (("b", "begun, and perhaps changed: b; the"), ("c", "done: b; begun, and perhaps changed: c; the")):
         rehearsal = Lost(three(), Wanted({}, wait_s=0, commands=COMMANDS))
         rehearsal.lost = lost
         with pytest.raises(BrokeOff, match="it is lost") as raised:

@@ -221,3 +221,43 @@ def test_lags() -> None:
     looks = [look("a", seen(lsn="1/0")), look("b", seen(standby=True, lsn="0/FFFFFF00")), look("c", seen(standby=True, lsn="1/10"))]
     assert show.lags(looks) == {"b": 256, "c": 0}
     assert show.lags([*looks, look("d", seen())]) == {}
+
+
+def member(name: str, role: str, state: str = "running", host: str = "10.0.0.1") -> PatroniMember:
+    return PatroniMember(name, role, state, host, 5432, "", None, None, False)
+
+
+def test_there_is_one_primary() -> None:
+    a, b = look("a", seen(), member=member("a", "leader")), look("b", seen(standby=True), member=member("b", "replica"))
+    assert show.problems([a, b]) == []
+    promoted = look("b", seen(), member=member("b", "replica"))
+    assert show.problems([a, promoted]) == [("b", "it is a primary, and Patroni has it as a replica: stop it")]
+    assert show.problems([b]) == [("cluster", "no member that answers is a primary")]
+    following = look("a", seen(standby=True), member=member("a", "standby_leader"))  # of a cluster elsewhere
+    assert show.problems([following, b]) == []
+    # without Patroni: copies of one server, or shards
+    one, two, shard = look("a", seen(system=1)), look("b", seen(system=1, port=5433)), look("c", seen(system=2))
+    assert show.problems([one, shard, look("d", seen(standby=True, system=1))]) == []
+    assert [name for name, _ in show.problems([one, two, shard])] == ["a", "b"]
+
+
+def test_a_server_of_two_databases_is_one_to_apply(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the list with one database, of the command line with another."""
+    nodes = [Node("127.0.0.1:6401/postgres", {"dbname": "postgres"}, "argument"), Node("n1", {"dbname": "shop"}, NODES)]
+    answers = [(seen(database=node.parts["dbname"], system=1), None) for node in nodes]
+    monkeypatch.setattr("pgflash.cluster.gather.ask_all", lambda *_: answers)
+    assert [item.node.name for item in look_at(nodes, 1, whole=True)] == ["n1"]
+    both = look_at(nodes, 1)
+    assert len(both) == 2 and show.problems(both) == []
+
+
+def test_a_member_without_an_address_is_down() -> None:
+    node = Node("c", {"user": "me"}, "patroni", member("c", "replica", "start failed", host=""))
+    (item,) = look_at([node], 1)
+    assert not item.ok and item.problem == "Patroni says start failed, and no address"
+
+
+def test_a_server_without_the_extension_is_not_well() -> None:
+    assert show.problems([look("a", seen(stat=None, missing=["database bare has no extension pg_flashcache"]))]) == [
+        ("a", "database bare has no extension pg_flashcache")
+    ]

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from pgflash.cluster.gather import Look
+from pgflash.cluster.look import Replica
 from pgflash.cluster.quorum import refusal, synchronous_needed
 
 from .fakes import look, replica, seen
@@ -40,7 +41,34 @@ def test_too_few_would_be_left() -> None:
     assert of(cluster(), "b", standbys=2) == "1 standbys would be left, and 2 must be"
     assert of(cluster(), "b", standbys=2, restart=False) == ""
     assert of(cluster()[:2], "b") == ""  # the only one: nobody else could be left
-    assert of(cluster()[:2], "b", standbys=1) == ""  # its primary has another one, that is not named here
+    # its primary has another one, which is no node: nobody has looked at it
+    assert of(cluster()[:2], "b", standbys=1) == "0 standbys would be left, and 1 must be"
+
+
+def test_who_takes_wal_is_not_always_a_standby() -> None:
+    looks = cluster()
+    looks[0].seen.replicas[:] = [replica("b"), replica("pg_receivewal"), Replica("sub", None, "streaming", "async", 0, logical=True)]  # type: ignore[union-attr, index]
+    looks[2] = look("c", seen(standby=True, receives_as="c"))  # from b
+    assert of(looks, "b") == "0 standbys would be left, and 1 must be"
+    assert of(looks, "c") == ""
+    looks[0].seen.replicas[:] = [replica("b"), Replica("c", None, "streaming", "async", 0, logical=True)]  # type: ignore[union-attr, index]
+    assert of(looks, "b") == "0 standbys would be left, and 1 must be"  # a subscriber of that name
+
+
+def test_a_name_that_several_have_is_nobody_s() -> None:
+    rows = [replica("n2", "sync", address="192.168.0.2"), replica("main", "async", address="192.168.0.3")]
+    looks = [
+        look("a", seen(synchronous_standby_names="n2", replicas=rows)), look("b", seen(standby=True, cluster="main")),
+        look("c", seen(standby=True, cluster="main")),
+    ]  # fmt: skip
+    assert of(looks, "b", standbys=0) == (
+        "commits would wait: synchronous_standby_names asks for 1 standbys, and 0 would be left, if b is one of them"
+    )
+    # the servers say under which name they receive
+    looks[1] = look("b", seen(standby=True, cluster="main", receives_as="n2"))
+    looks[2] = look("c", seen(standby=True, cluster="main", receives_as="main"))
+    assert of(looks, "b") == "commits would wait: synchronous_standby_names asks for 1 standbys, and 0 would be left"
+    assert of(looks, "c") == ""
 
 
 def test_commits_would_wait() -> None:
@@ -84,24 +112,24 @@ def unknown(names: str, *states: str) -> list[Look]:
     ],
 )  # fmt: skip
 def test_it_may_be_any_of_them(names: str, states: tuple[str, ...], refused: bool) -> None:
-    why = of(unknown(names, *states), "b")
+    why = of(unknown(names, *states), "b", standbys=0)
     assert why.startswith("commits would wait") == refused and ("if b is one of them" in why) == refused, why
 
 
 def test_the_server_says_where_it_is_and_what_it_is_called() -> None:
     looks = unknown("r0", "sync", "async")
     looks[1] = look("b", seen(standby=True, address="10.0.0.1"))
-    assert of(looks, "b") == ""
+    assert of(looks, "b", standbys=0) == ""
     looks[1] = look("b", seen(standby=True, cluster="r1"))
-    assert of(looks, "b") == ""
+    assert of(looks, "b", standbys=0) == ""
     looks[1] = look("b", seen(standby=True, address="10.0.0.0"))
-    assert "commits would wait" in of(looks, "b") and "if b" not in of(looks, "b")
+    assert "commits would wait" in of(looks, "b", standbys=0) and "if b" not in of(looks, "b", standbys=0)
     looks[1] = look("b", seen(standby=True, address="10.0.0.1", cluster="r0"))  # these say different things
-    assert "commits would wait" in of(looks, "b")
+    assert "commits would wait" in of(looks, "b", standbys=0)
 
 
 def test_one_of_two_on_the_same_machine_is_told_by_its_name() -> None:
     looks = unknown("r0", "sync", "async")
     looks[0].seen.replicas[:] = [replica("b", "async", address="10.0.0.1"), replica("r0", "sync", address="10.0.0.1")]  # type: ignore[union-attr, index]
     looks[1] = look("b", seen(standby=True, address="10.0.0.1"))
-    assert of(looks, "b") == ""
+    assert of(looks, "b", standbys=0) == ""

@@ -49,6 +49,10 @@ def without_cache(fake: Fake) -> None:
     fake.server.cache = {}
 
 
+def device_2(state: str, reason: str | None) -> Break:
+    return lambda fake: fake.server.devices.append({"device": 2, "path": "/wal/2", "state": state, "reason": reason})
+
+
 def array(level: str, degraded: int) -> Break:
     def make(fake: Fake) -> None:
         at = fake.disk("md0", "9:0", "virtual", size_gb=100, rotational=0)
@@ -196,6 +200,8 @@ CASES: list[tuple[str, str, Break, str, list[str]]] = [
     ("memory.numa", "advice", nodes, "2 nodes, the smallest of 8 GB; shared memory is 8.79 GB", ["systemctl edit postgresql@.service: [Service] NUMAPolicy=interleave and NUMAMask=all, then restart the server"]),
     ("server.cache_state", "advice", created_only, "is without pg_flashcache, though the extension is in this database: there is no cache", ["ALTER SYSTEM SET shared_preload_libraries = ...: what is there, and pg_flashcache", RESTART]),
     ("server.cache_state", "problem", state("off", "io"), "off: io", ["correct what the reason names", "SELECT pg_flashcache_enable();"]),
+    ("server.cache_state", "problem", device_2("off", "io"), "device 2 is off: io", ["correct what the reason names", "SELECT pg_flashcache_enable_device('/wal/2');"]),
+    ("devices.shared_device", "advice", device_2("active", None), "is on sdb, as the WAL is", ["move the cache's device 2 to another local SSD"]),
     ("server.cache_state", "problem", state("disabled", "size"), "disabled: size", ["correct what the reason names", RESTART]),
     ("server.cache_size", "advice", setting("pg_flashcache.size", "1048576"), "is 8 GB, 1.0 times shared_buffers (8 GB)", ["ALTER SYSTEM SET pg_flashcache.size = '32768MB'", RESTART]),
     ("server.cache_memory", "problem", lambda fake: fake.server.cache.update(memory_bytes=24 * GB), "shared_buffers and the cache's memory need 32 GB of 32 GB", ["lower pg_flashcache.size or shared_buffers", RESTART]),

@@ -6,8 +6,9 @@ import json
 import socket
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
+import psycopg
 import pytest
 
 import pgflash.doctor.checks  # noqa: F401
@@ -121,9 +122,68 @@ def test_what_fails_is_not_noted(fake: Fake) -> None:
     assert made.undo.read() == []
 
 
+class Lost(Node):
+    """Its connection fails in the given statement: with an SQLSTATE, it is refused; without one, it is lost."""
+
+    def __init__(self, fake: Fake, at: str, sqlstate: str | None) -> None:
+        super().__init__(fake, "/data/primary")
+        fixer = self
+        self.at = at
+
+        class Failure(psycopg.Error):
+            pass
+
+        Failure.sqlstate = sqlstate
+
+        class Broken:
+            broken = sqlstate is None
+
+            def execute(self, statement: Any) -> None:
+                text = statement if isinstance(statement, str) else statement.as_string(None)
+                if fixer.at and fixer.at in text:
+                    raise Failure("it is lost")
+                if "ALTER SYSTEM" in text:
+                    fixer.auto["fsync"] = None if "RESET" in text else text.split("'")[1]
+
+        self.connection = cast(Connection, Broken())
+
+    _alter = Fixer._alter
+
+    def _node(self) -> dict[str, str]:
+        return {"host": "h", "port": "1", "data_directory": "/d"}
+
+
+@pytest.mark.parametrize(
+    ("at", "sqlstate", "noted"),
+    [("ALTER SYSTEM", "22023", False), ("ALTER SYSTEM", None, True), ("ALTER SYSTEM", "57014", True), ("pg_reload_conf", "42501", True)],
+)
+def test_what_may_have_been_changed_stays_noted(fake: Fake, at: str, sqlstate: str | None, noted: bool) -> None:
+    made = Lost(fake, at, sqlstate)
+    with pytest.raises(BrokeOff) as raised:
+        made.make(examine(REGISTRY["memory.swappiness"], fake.facts()), AlterSystem("fsync", "on"))
+    assert bool(made.undo.read()) == noted and ("--undo" in raised.value.hint) == noted
+    if at == "pg_reload_conf":
+        assert made.auto == {"fsync": "on"} and "is written to postgresql.auto.conf, but could not be loaded" in raised.value.message
+        (words,) = made.put_back()  # neither can that
+        assert words.endswith("it is lost: it stays noted") and made.failed == 1 and made.undo.read()
+    made.at = ""
+    assert list(made.put_back()) == (["fsync: ALTER SYSTEM RESET"] if noted else [])
+    assert made.auto.get("fsync") is None and not made.undo.path.exists()
+
+
+def test_what_is_as_it_was_is_not_kept(fake: Fake) -> None:
+    fake.put("/proc/sys/vm/swappiness", 60)
+    made = apply(fake, "memory.swappiness")
+    fake.put("/proc/sys/vm/swappiness", 60)
+    assert list(made.put_back()) == ["/proc/sys/vm/swappiness: is 60, as it was"]
+    assert not made.undo.path.exists()
+
+
 def test_refusals(fake: Fake) -> None:
     machine = fake.facts().machine
     assert refusal(Write("/sys/nothing", "1"), machine, None) == "there is no /sys/nothing"
+    fake.server.may_reload = False
+    assert refusal(AlterSystem("fsync", "on"), machine, fake.server) == "needs a superuser, or GRANT EXECUTE ON FUNCTION pg_reload_conf()"
     fake.server.changeable = frozenset()
     assert refusal(AlterSystem("fsync", "on"), machine, fake.server) == "needs a superuser, or GRANT ALTER SYSTEM ON PARAMETER fsync"
     fake.server.overruled = frozenset({"fsync"})

@@ -181,6 +181,22 @@ def test_without_rights_nothing_is_fixed(server: Server, tmp_path: Path) -> None
     assert any("needs a superuser, or GRANT ALTER SYSTEM ON PARAMETER track_io_timing" in line for line in found["not_fixed"])
 
 
+@needs_server
+def test_who_may_not_reload_changes_nothing(server: Server, tmp_path: Path) -> None:
+    server.sql("CREATE ROLE half LOGIN IN ROLE pg_monitor")
+    for what in (
+        "ALTER SYSTEM ON PARAMETER checkpoint_timeout",
+        "EXECUTE ON FUNCTION pg_show_all_file_settings",
+        "SELECT ON pg_file_settings",
+    ):
+        server.sql(f"GRANT {what} TO half")
+    words = (server.dsn.replace("user=postgres", "user=half"), "--only", "server", "--seconds", "0", "--fix", "--yes", "--state")
+    _, found = doctor(*words, str(tmp_path / "n"))
+    assert found["fixed"] == [] and not (tmp_path / "n").exists()
+    assert any("GRANT EXECUTE ON FUNCTION pg_reload_conf()" in line for line in found["not_fixed"])
+    assert "checkpoint_timeout" not in (server.data / "postgresql.auto.conf").read_text()
+
+
 @pytest.mark.parametrize(
     ("words", "status"),
     [

@@ -42,9 +42,9 @@ STANDINS = {
         INSERT INTO pg_stat_flashcache_statements SELECT 10, oid, -4711, true, 5, 10, 100, 20, 2000000, 5, 'SELECT  1'
           FROM pg_database WHERE datname = 'postgres'""",
     "pg_stat_flashcache_device": """
-        CREATE TABLE pg_stat_flashcache_device (device int, path text, state text, size bigint, used bigint, reads bigint, read_us float8,
+        CREATE TABLE pg_stat_flashcache_device (device int, path text, state text, reason text, size bigint, used bigint, reads bigint, read_us float8,
             writes bigint, write_bytes bigint, write_us float8, read_errors bigint, write_errors bigint, timeouts bigint);
-        INSERT INTO pg_stat_flashcache_device VALUES (1, '/flash', 'active', 1048576, 1, 2, 3, 4, 32768, 5, 0, 0, 0);
+        INSERT INTO pg_stat_flashcache_device VALUES (1, '/flash', 'active', NULL, 1048576, 1, 2, 3, 4, 32768, 5, 0, 0, 0);
         GRANT SELECT ON pg_stat_flashcache_device TO pg_monitor""",
     "pg_stat_flashcache_latency": """
         CREATE TABLE pg_stat_flashcache_latency (backend_type text, operation text, bucket int, from_us bigint, to_us bigint, count bigint);

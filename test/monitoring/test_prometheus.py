@@ -144,6 +144,11 @@ def test_configuration(prometheus: Prometheus) -> None:
 # For each alert, series that must make it fire at 450 minutes: name, values by minute. All others stay silent on them.
 FIRING = {
     "PgFlashcacheOff": [('pg_flashcache_state_current{instance="a",state="off"}', "1x600")],
+    "PgFlashcacheDeviceOff": [
+        ('pg_flashcache_device_off{instance="a",device="2",path="/flash/2"}', "1x600"),
+        ('pg_flashcache_device_off{instance="b",device="1",path="/flash/1"}', "1x600"),
+        ('pg_flashcache_device_off{instance="b",device="2",path="/flash/2"}', "0x600"),
+    ],
     "PgFlashcachePaused": [('pg_flashcache_state_current{instance="a",state="paused"}', "1x600")],
     "PgFlashcacheWriterDown": [
         ('pg_flashcache_writer_up{instance="a"}', "0x600"), ('pg_flashcache_state_current{instance="a",state="active"}', "1x600")

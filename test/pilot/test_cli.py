@@ -139,6 +139,26 @@ def test_a_server_that_is_gone(tmp_path: Path) -> None:
     assert not (tmp_path / "pgflash-studies").exists(), "nothing was started"
 
 
+@pytest.mark.parametrize(
+    ("words", "dsn"),
+    [
+        (("doctor", "{}"), "host=/nowhere password=se cret"), (("snapshot", "--dsn", "{}"), "postgresql://me:se@cret@nowhere.invalid/x"),
+        (("report", "--dsn", "{}", "1", "2"), "host=/nowhere password='cret"), (("place", "status", "{}"), "host=/nowhere password=se cret"),
+        (("top", "{}", "--once"), "postgresql://me:se@cret@nowhere.invalid/x"),
+    ],
+)  # fmt: skip
+def test_a_wrong_connection_string_is_not_quoted(tmp_path: Path, words: tuple[str, ...], dsn: str) -> None:
+    done = pgflash(*(word.format(dsn) for word in words), cwd=tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert "connection string 1 is none" in done.stderr and "cret" not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("words", [("doctor", "{}"), ("snapshot", "--dsn", "{}")])
+def test_what_libpq_says_is_legible(tmp_path: Path, words: tuple[str, ...]) -> None:
+    done = pgflash(*(word.format("host=/nowhere") for word in words), cwd=tmp_path)
+    assert done.returncode == 7 and "Is the server running locally" in done.stderr and "\\x" not in done.stderr
+
+
 def test_list(tmp_path: Path, recorded: Path) -> None:
     done = pgflash("pilot", "list", "--json", recorded.parent, cwd=tmp_path)
     listed = json.loads(done.stdout)

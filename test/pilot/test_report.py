@@ -17,7 +17,7 @@ from pgflash.pilot.report.charts import as_json
 from pgflash.pilot.report.figures import front_of_flash, not_measured, response_by_size, three_ways, throughput_by_size, tuning, versions
 from pgflash.pilot.report.model import Advice
 from pgflash.pilot.report.parts import ms
-from pgflash.pilot.report.write import make, write
+from pgflash.pilot.report.write import _cell, _text, make, write
 from pgflash.pilot.scenario import FIGURES, Scenario, figures_of, parse_scenario
 from pgflash.pilot.store import Study, open_study
 from pgflash.units import show_ms
@@ -427,6 +427,13 @@ def test_titles_cannot_break_out(tmp_path: Path, scenario: Scenario) -> None:
     page = write([study], tmp_path)["html"].read_text("utf-8")
     assert "<script>alert" not in page
     assert page.count("</script>") == 2
+
+
+def test_names_of_a_server_are_no_markup() -> None:
+    assert _text("Moved: table <b>x</b>, ![y](http://203.0.113.9/t). `pgflash pilot` 12:30") == (
+        "Moved: table &lt;b&gt;x&lt;/b&gt;, !\\[y\\](http&#58;//203.0.113.9/t). `pgflash pilot` 12:30"
+    )
+    assert _cell("a|b\n<i>") == "a\\|b &lt;i&gt;"
 
 
 def test_markdown_has_every_table(recorded: Path, tmp_path: Path) -> None:

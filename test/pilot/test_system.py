@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from pgflash.pilot.sampler import cpu_seconds
-from pgflash.system import describe_machine, file_system, in_memory, mount_options
+from pgflash.system import describe_machine, file_system, in_memory, mount_options, on_one_device
 
 
 def test_the_file_system_of_a_path(tmp_path: Path) -> None:
@@ -14,6 +14,11 @@ def test_the_file_system_of_a_path(tmp_path: Path) -> None:
     assert "," in mount_options(Path("/proc"))
     assert in_memory(Path("/dev/shm")) and not in_memory(Path("/proc"))
     assert (file_system(tmp_path / "nonesuch"), mount_options(tmp_path / "nonesuch")) == ("unknown", "")
+
+
+def test_one_device(tmp_path: Path) -> None:
+    assert on_one_device(tmp_path, tmp_path / "not/yet/there")
+    assert not on_one_device(tmp_path, Path("/proc/self"))
 
 
 def test_this_machine() -> None:

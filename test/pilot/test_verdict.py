@@ -393,6 +393,28 @@ def test_operations_without_a_price(scenario: Scenario) -> None:
     assert "--operation-price" in figure.findings[1]
 
 
+def test_flash_reads_are_no_reads_of_the_disk(scenario: Scenario) -> None:
+    """With the cache beside the data nothing is said of the device; what the server counted is."""
+
+    def beside(runs: list[dict[str, Any]], pages: int) -> list[dict[str, Any]]:
+        return [
+            line
+            | {
+                "devices": {},
+                "conditions": line["conditions"] | {"cache_on_disk": True},
+                "counters": line["counters"] | {"cache.disk_reads": pages},
+            }
+            for line in runs
+        ]
+
+    points = measured(beside(DISK, 6920), beside(CACHE, 2000))
+    assert operations.draw(scenario, points, parse_operation_price("0.005 USD")) is None
+    advice = advise(scenario, points)
+    assert "A transaction reads 1.7 pages from data files without flash, 0.05 with it." in advice.reasons
+    assert any(text.startswith("The cache is in the file system of the data: what the disk did is left out") for text in advice.warnings)
+    assert not any("from the disk" in text for text in advice.reasons)
+
+
 def test_operations_need_both(scenario: Scenario) -> None:
     """And a device that counts them."""
     assert operations.draw(scenario, measured(taking(DISK, 700.0, 100.0)), None) is None

@@ -89,14 +89,15 @@ def data_on_flash(facts: Facts) -> Iterable[Finding]:
     source="docs/settings.md, pg_flashcache.require_mount",
 )  # fmt: skip
 def shared_device(facts: Facts) -> Iterable[Finding]:
-    flash = with_device(facts, "flash")[0]
-    assert flash.block
-    mine = {leaf.disk for leaf in flash.block.leaves()}
-    for place in with_device(facts, *LASTING):
-        assert place.block
-        if both := mine & {leaf.disk for leaf in place.block.leaves()}:
-            names = ", ".join(sorted(disk.rsplit("/", 1)[1] for disk in both))
-            yield Finding(flash.path, f"is on {names}, as the {place.words} is", ("move the cache's file to another local SSD",))
+    for flash in with_device(facts, "flash"):
+        assert flash.block
+        mine = {leaf.disk for leaf in flash.block.leaves()}
+        for place in with_device(facts, *LASTING):
+            assert place.block
+            if both := mine & {leaf.disk for leaf in place.block.leaves()}:
+                names = ", ".join(sorted(disk.rsplit("/", 1)[1] for disk in both))
+                what = flash.words if flash.name else "cache's file"
+                yield Finding(flash.path, f"is on {names}, as the {place.words} is", (f"move the {what} to another local SSD",))
 
 
 @check(
@@ -248,11 +249,13 @@ def discard_through(facts: Facts) -> Iterable[Finding]:
     source="Hu et al., Write amplification analysis in flash-based solid state drives, SYSTOR 2009, https://doi.org/10.1145/1534530.1534544",
 )  # fmt: skip
 def spare_room(facts: Facts) -> Iterable[Finding]:
+    applies = False
     for place in with_device(facts, "flash"):
         block = place.block
         assert block
         if not all(leaf.kind == "a local SSD" for leaf in block.leaves()):
-            raise DoesNotApply("not a local SSD")
+            continue
+        applies = True
         free = facts.machine.free_bytes(place.path) if place.mount else 0
         parts = [
             facts.machine.number(f"{block.disk}/{name}/size") or 0
@@ -263,3 +266,5 @@ def spare_room(facts: Facts) -> Iterable[Finding]:
         if block.disk_bytes and (free or 0) + outside < block.disk_bytes // 10:
             what = f"{show_bytes((free or 0) + outside)} of {show_bytes(block.disk_bytes)} are free"
             yield Finding(block.disk_name, what, ("lower pg_flashcache.size (restart), so that a tenth of the drive is free",))
+    if not applies:
+        raise DoesNotApply("not a local SSD")

@@ -8,6 +8,7 @@ from pgflash.doctor.check import AlterSystem, CannotLook, DoesNotApply, Finding,
 from pgflash.doctor.checks.common import GB, MB, PG, cache_of, server_of
 from pgflash.doctor.facts import Facts
 from pgflash.doctor.facts.server import Server
+from pgflash.shown import literal
 from pgflash.units import show_bytes
 
 WAL = f"{PG}/runtime-config-wal.html"
@@ -30,8 +31,9 @@ def _memory(facts: Facts, server: Server) -> int:
 
 @check(
     "server", "cache_state", "The cache is active", severity=Severity.PROBLEM,
-    question="If the library is preloaded, or the extension is in this database: is the cache in use, and if not, why?",
-    why="The server runs without the cache, from the disk alone.",
+    question="If the library is preloaded, or the extension is in this database: is the cache in use, each of its devices too, and if not, "
+    "why?",
+    why="The server runs without the cache, from the disk alone; or without what the device held.",
     source="docs/operation.md, When the device fails; docs/views.md, pg_stat_flashcache",
 )  # fmt: skip
 def cache_state(facts: Facts) -> Iterable[Finding]:
@@ -53,6 +55,11 @@ def cache_state(facts: Facts) -> Iterable[Finding]:
         yield Finding("pg_flashcache", f"{state}: {reason}", ("correct what the reason names", RESTART))
     elif state == "paused":
         yield Finding("pg_flashcache", f"paused: {reason}", ("find out what else uses the device: iostat -x 1",), severity=Severity.ADVICE)
+    for row in server.devices:
+        if row["state"] == "off":
+            again = f"SELECT pg_flashcache_enable_device({literal(str(row['path']))});"
+            what = f"device {row['device']} is off: {row['reason'] or 'no reason is given'}"
+            yield Finding(str(row["path"]), what, ("correct what the reason names", again))
 
 
 @check(

@@ -23,6 +23,8 @@ class Place:
 
     @property
     def words(self) -> str:
+        if self.role == "flash" and self.name:
+            return f"cache's device {self.name}"
         return {"data": "data directory", "wal": "WAL", "temp": "temporary files", "flash": "cache"}.get(
             self.role, f"tablespace {self.name}"
         )
@@ -55,6 +57,7 @@ def find_places(machine: Machine, server: Server | None, flash: str, data: str) 
     cache = flash or (server.get("pg_flashcache.file") if server else "")
     if cache:
         wanted.append(("flash", cache, ""))
+    wanted += [("flash", str(row["path"]), str(row["device"])) for row in (server.devices if server else ())]
     mounts = machine.mounts(server.postmaster if server and machine.text(f"/proc/{server.postmaster}/mountinfo") else None)
     found = []
     for role, path, name in wanted:

@@ -35,6 +35,8 @@ class Server:
     """The row of pg_stat_flashcache; empty if the extension is not in this database."""
     cache_unasked: str = ""
     """Why the view could not be read, and what helps."""
+    devices: list[dict[str, Any]] = field(default_factory=list)
+    """Rows of pg_stat_flashcache_device, of the devices that were added; none where the view cannot be read."""
     extension: bool = False
     """The extension is in this database, whether its library is preloaded or not."""
     checkpoints_timed: int = 0
@@ -44,6 +46,8 @@ class Server:
     superuser: bool = False
     changeable: frozenset[str] = frozenset()
     """Settings that this role may change with ALTER SYSTEM."""
+    may_reload: bool = True
+    """This role may call pg_reload_conf()."""
     overruled: frozenset[str] = frozenset()
     """Settings of the server's command line, where ALTER SYSTEM has no effect."""
 
@@ -73,7 +77,12 @@ class Server:
 
 
 def gather(
-    rows: Rows, machine: Machine, host: str, local_addresses: frozenset[str], cache_view: Callable[[], tuple[str, str, bool]]
+    rows: Rows,
+    machine: Machine,
+    host: str,
+    local_addresses: frozenset[str],
+    cache_view: Callable[[], tuple[str, str, bool]],
+    devices_view: Callable[[], str] = lambda: "",
 ) -> Server:
     names = "name, setting, unit, context, enumvals, pending_restart"
     settings = {
@@ -103,6 +112,7 @@ def gather(
             " AND has_parameter_privilege(current_user, name, 'ALTER SYSTEM')"
         )
     )
+    server.may_reload = bool(rows("SELECT has_function_privilege('pg_catalog.pg_reload_conf()', 'EXECUTE')")[0][0])
     server.overruled = frozenset(row[0] for row in rows("SELECT name FROM pg_settings WHERE source = 'command line'"))
     view, server.cache_unasked, server.extension = cache_view()
     if view and server.has_cache:
@@ -110,6 +120,8 @@ def gather(
             server.cache = dict(rows(f"SELECT to_jsonb(s) FROM {view} s")[0][0])
         except MachineError as error:  # one view is no reason to look at nothing
             server.cache_unasked = error.message.splitlines()[0]
+    if server.cache and (added := devices_view()):
+        server.devices = [dict(row) for (row,) in rows(f"SELECT to_jsonb(d) FROM {added} d WHERE d.device > 1 ORDER BY d.device")]
     return server
 
 

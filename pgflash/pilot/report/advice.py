@@ -163,6 +163,9 @@ def _why(advice: Advice, base: Point, best: Point, caches: list[Point]) -> None:
             )
         a_before, a_after = reads.median / base.tps.median, reads_after.median / best.tps.median
         advice.reasons.append(f"A transaction reads {a_before:.2g} times from the disk without flash, {a_after:.2g} times with it.")
+    elif (pages := base.rate("cache.disk_reads")) is not None and (after := best.rate("cache.disk_reads")) is not None:
+        a_before, a_after = pages.median / base.tps.median, after.median / best.tps.median
+        advice.reasons.append(f"A transaction reads {a_before:.2g} pages from data files without flash, {a_after:.2g} with it.")
     hits = best.named("hit_ratio")
     if hits is not None:
         advice.reasons.append(f"{100 * hits.median:.1f}% of the pages that shared_buffers did not have came from flash.")
@@ -278,6 +281,10 @@ def _warnings(advice: Advice, base: Point, caches: list[Point], points: list[Poi
         advice.warnings.append("Fewer than three repetitions: take factors near 1 for nothing.")
     if any(str(point.conditions.get("memory_limit", "")).startswith("none") and point.arm["page_cache"] == "limited" for point in points):
         advice.warnings.append("There was no memory limit: the kernel's page cache may have hidden the disk.")
+    if any(point.conditions.get("cache_on_disk") for point in points):
+        advice.warnings.append(
+            "The cache is in the file system of the data: what the disk did is left out, since reads from flash would be among it."
+        )
     errors = sum(int(run["errors"]) for point in points for run in point.runs)
     if errors:
         advice.warnings.append(f"{errors} transactions failed.")

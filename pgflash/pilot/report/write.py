@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from pgflash import __version__
-from pgflash.errors import DiskFull, StudyError
+from pgflash.errors import DiskFull, OutputError, StudyError
 from pgflash.pilot.figures import Point, points
 from pgflash.pilot.report import charts, evidence, parts, published, select
 from pgflash.pilot.report.advice import advise, overall
@@ -37,7 +38,7 @@ def write(studies: list[Study], out: Path, drive: Endurance | None = None, price
         loader=PackageLoader("pgflash.pilot.report", "."), autoescape=lambda name: name is not None and ".html" in name, undefined=StrictUndefined,
         trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True, finalize=in_template,
     )  # fmt: skip
-    environment.filters["cell"] = _cell
+    environment.filters |= {"cell": _cell, "text": _text}
     drawn = [(figure, charts.as_json(figure)) for figure in report.figures if figure.series]
     html = environment.get_template("report.html.j2").render(report=report, charts=drawn, library=charts.library(), version=__version__)
     markdown = environment.get_template("report.md.j2").render(report=report, version=__version__)
@@ -59,13 +60,22 @@ def _put(path: Path, text: str) -> Path:
             raise DiskFull(
                 f"{path}: the disk is full", "make room, then `pgflash pilot report` writes it from what was measured"
             ) from error
-        raise StudyError(f"{path} cannot be written: {error}") from error
+        raise OutputError(path, error) from error
     return path
+
+
+_MARKUP = re.compile(r"[<>&\[\]]|(?<=[a-zA-Z]):(?=//)")
+_ENTITIES = {"<": "&lt;", ">": "&gt;", "&": "&amp;", ":": "&#58;"}
+
+
+def _text(text: str) -> str:
+    """For Markdown: a sentence of ours, which may have code in it, with names and messages of a server, which are no links or HTML."""
+    return _MARKUP.sub(lambda found: _ENTITIES.get(found[0], f"\\{found[0]}"), text)
 
 
 def _cell(text: str) -> str:
     """For a table of Markdown."""
-    return text.replace("|", "\\|").replace("\n", " ")
+    return _text(text).replace("|", "\\|").replace("\n", " ")
 
 
 # --- from studies to a report -------------------------------------------------------------------------------
