@@ -126,7 +126,9 @@ def extension(connection: psycopg.Connection[Any], name: str = "pg_flashcache") 
         )
     elif super_ and not trusted:
         danger = f'the extension {name} belongs to "{owner}", who is no superuser: its code would run with a superuser\'s rights'
-    return Extension(schema, version, danger, "" if usable else f"GRANT USAGE ON SCHEMA {schema} TO {role}", str(role), schema_trusted and trusted)
+    return Extension(
+        schema, version, danger, "" if usable else f"GRANT USAGE ON SCHEMA {schema} TO {role}", str(role), schema_trusted and trusted
+    )
 
 
 def require(found: Extension | None, kind: type[PgflashError] = MachineError) -> None:

@@ -81,7 +81,9 @@ def test_every_tool_says_so(server: Server) -> None:
     path = f"{server.folder}/flash/second"
     assert server.sql("SELECT state FROM pg_stat_flashcache_device ORDER BY device") == "active\noff"
     status, found = pgflash("cluster", "status", server.dsn)
-    assert status == 11 and [item["problem"].startswith(f"device 2 of the cache is off, {path}: could not open") for item in found["problems"]] == [True]
+    assert status == 11 and [
+        item["problem"].startswith(f"device 2 of the cache is off, {path}: could not open") for item in found["problems"]
+    ] == [True]
     found = pgflash("top", server.dsn, "--interval", "0.1")[1]
     assert [row["path"] for row in found["servers"][0]["devices_off"]] == [path]
     found = pgflash("doctor", server.dsn, "--seconds", "0")[1]
