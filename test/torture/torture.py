@@ -657,7 +657,8 @@ class Torture:
         """Failover: the primary is killed, and its standby takes over, with the cache that it has filled itself.
 
         What it has on flash is read and compared. The former primary may come back as its standby: by pg_rewind, with a flash
-        of the history that has ended, or made anew. And that one may take over in turn.
+        of the history that has ended, or made anew. And that one may take over in turn. As to pg_rewind, the server that it has
+        set back recovers from the last common checkpoint: see kill_standby for databases that are copied.
         """
         rng = random.Random(f"{self.seed}/{self.round}/promote")
         former = self.fail_over()
@@ -850,7 +851,7 @@ class Torture:
         if event in self.WITH_STANDBY and self.standby is None:
             self.add_standby()
         standby = self.standby is not None
-        self.safe_copies = event == "kill_standby"
+        self.safe_copies = event in self.WITH_STANDBY
         if self.safe_copies:
             self.restartpoint()
         before = sum(self.operations.values())
