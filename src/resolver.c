@@ -61,6 +61,9 @@
 
 #define LOCK_MS "1000"
 
+/* A look writes no more than this beside the data. */
+#define TEMP_FILES_KB "1048576"
+
 #define LIST_MS 5000
 
 #define MOST_DATABASES 65536
@@ -255,6 +258,7 @@ own_settings(void)
 		{"log_statement", "none"},
 		{"log_min_duration_statement", "-1"},
 		{"log_lock_waits", "off"},
+		{"temp_file_limit", TEMP_FILES_KB},
 		{"transaction_timeout", "0"},
 	};
 

@@ -33,6 +33,10 @@
  * The best rule of each relation that has a file.  An index follows its table,
  * a TOAST table the table it belongs to: these are its chain.  $1: also rules
  * about tablespaces and the database; $2 to $5: the rules.
+ *
+ * What has the name of a partitioned table may be another table by now, and
+ * its owner may have anything inherit from it, by more paths than can be
+ * followed.  A partition has one parent.
  */
 #define FC_RULES \
 	"SELECT kind, schemaname, objname, policy FROM ROWS FROM (pg_catalog.unnest($2), pg_catalog.unnest($3), " \
@@ -45,10 +49,12 @@ static const char *const resolve_sql =
 "    JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = r.objname"
 "  WHERE r.kind IN ('relation', 'partition tree')"
 "), tree AS ("
-"  SELECT oid, policy, schemaname, objname, 0 AS depth FROM named WHERE kind = 'partition tree'"
+"  SELECT n.oid, n.policy, n.schemaname, n.objname, 0 AS depth"
+"  FROM named n JOIN pg_catalog.pg_class c ON c.oid = n.oid WHERE n.kind = 'partition tree' AND c.relkind IN ('p', 'I')"
 "  UNION ALL"
 "  SELECT i.inhrelid, t.policy, t.schemaname, t.objname, t.depth + 1"
 "  FROM tree t JOIN pg_catalog.pg_inherits i ON i.inhparent = t.oid"
+"    JOIN pg_catalog.pg_class c ON c.oid = i.inhrelid AND c.relispartition"
 "), files AS ("
 "  SELECT c.oid, CASE c.relfilenode WHEN 0 THEN pg_catalog.pg_relation_filenode(c.oid) ELSE c.relfilenode END AS file,"
 "    CASE c.reltablespace WHEN 0 THEN d.dattablespace ELSE c.reltablespace END AS spc"

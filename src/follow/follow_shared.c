@@ -207,7 +207,7 @@ fc_follow_why(const FcFollowInfo *info)
 		[FC_WHY_NO_LIBPQ] = "the server's libpqwalreceiver cannot be loaded",
 		[FC_WHY_NO_PROCESS] = "no process could be started for the connection",
 		[FC_WHY_NO_PRIMARY] = "neither pg_flashcache.follow_conninfo nor primary_conninfo names a server",
-		[FC_WHY_BAD_CONNINFO] = "the connection string is not valid",
+		[FC_WHY_BAD_CONNINFO] = "pg_flashcache.follow_conninfo, or primary_conninfo, is not a valid connection string",
 		[FC_WHY_NO_ANSWER] = "no server answers at that address",
 		[FC_WHY_NOT_READY] = "the other server does not accept connections at present",
 		[FC_WHY_REFUSED] = "the other server has refused the connection: see its log",

@@ -108,6 +108,15 @@ read_row(TupleTableSlot *slot, uint64 number, FcMapRow *row)
 		bad_row(number, psprintf("pages is %d, but bitmap has %d", pages, row->pages));
 }
 
+/* Some of them return rows as well. */
+static bool
+changes_rows(SPIPlanPtr plan)
+{
+	CommandTag	tag = ((CachedPlanSource *) linitial(SPI_plan_get_plan_sources(plan)))->commandTag;
+
+	return tag == CMDTAG_INSERT || tag == CMDTAG_UPDATE || tag == CMDTAG_DELETE || tag == CMDTAG_MERGE;
+}
+
 FcMapQuery *
 fc_map_query_open(const char *query)
 {
@@ -123,10 +132,10 @@ fc_map_query_open(const char *query)
 	plan = SPI_prepare(query, 0, NULL);
 	if (plan == NULL)
 		elog(ERROR, "SPI_prepare failed: %s", SPI_result_code_string(SPI_result));
-	if (!SPI_is_cursor_plan(plan))
+	if (!SPI_is_cursor_plan(plan) || changes_rows(plan))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("the query of a map must be a single statement that returns rows"),
+				 errmsg("the query of a map must be a single statement that returns rows and changes none"),
 				 errhint("As in pg_flashcache_import_map('SELECT * FROM map ORDER BY heat DESC').")));
 	desc = CreateTupleDescCopy(((CachedPlanSource *) linitial(SPI_plan_get_plan_sources(plan)))->resultDesc);
 	check_columns(desc);

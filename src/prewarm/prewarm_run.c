@@ -18,6 +18,8 @@
 #include "attach/data_read.h"
 #include "compat.h"
 #include "prewarm/prewarm_internal.h"
+#include "rules/rules.h"
+#include "stats/stats.h"
 
 void
 fc_prewarm_check_active(void)
@@ -99,6 +101,17 @@ fc_prewarm_read(FcPrewarmRun *run, FcRel name, BlockNumber blk, int n, FcLoadMas
 	FcTag		tag = {name.spc, name.db, name.rel, blk};
 	FcLoad	   *load = run->load;
 
+	/* the writer asks as well; but then they would have been read */
+	if (fc_rules_published(name) == FC_RULE_NONE)
+	{
+		int			unwanted = 0;
+
+		for (int i = 0; i < n; i++)
+			unwanted += (wanted >> i) & 1;
+		fc_count_n(FC_SKIP_POLICY, unwanted);
+		run->counts.unwanted += unwanted;
+		return;
+	}
 	fc_cache_load_begin(load, &tag, n, wanted, &run->counts);	/* L1, L2 */
 	if (run->full)
 	{

@@ -161,4 +161,7 @@ extern void fc_warm_buffers_loaded(uint32 pages);
 /* The writer leaves, with the server or without: the last group.  May wait for the device, 10 s at most. */
 extern void fc_warm_leave(void);
 
+/* Is there a log that it has not ended?  Then the next start finds nothing. */
+extern bool fc_warm_unfinished(void);
+
 #endif							/* FC_WARM_H */

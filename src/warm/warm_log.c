@@ -54,6 +54,17 @@ static ControlFileData next;
 static bool has_next = false;
 static uint32 next_epoch;
 
+static void
+set_writing(bool writing)
+{
+	fc_warm->writing = writing;
+	/* what a stop interrupts would have to be done again, and is not */
+	fc_store_patience(writing ? LEAVE_MS : 0);
+	SpinLockAcquire(&fc_warm->lock);
+	fc_warm->info.writing = writing;
+	SpinLockRelease(&fc_warm->lock);
+}
+
 void
 fc_warm_start(void)
 {
@@ -72,9 +83,11 @@ fc_warm_start(void)
 		fc_warm->keep = false;
 		fc_warm->writing = false;
 	}
+	if (!fc_warm->writing)
+		return;
 	/* a writer before this one knew which slots have no record yet */
-	if (fc_warm->writing)
-		fc_directory_taken_all();
+	fc_directory_taken_all();
+	set_writing(true);			/* of this process, too */
 }
 
 uint32
@@ -102,17 +115,6 @@ fc_warm_timeline(void)
 		return GetWALInsertionTimeLine();
 	(void) GetXLogReplayRecPtr(&timeline);
 	return timeline;
-}
-
-static void
-set_writing(bool writing)
-{
-	fc_warm->writing = writing;
-	/* what a stop interrupts would have to be done again, and is not */
-	fc_store_patience(writing ? LEAVE_MS : 0);
-	SpinLockAcquire(&fc_warm->lock);
-	fc_warm->info.writing = writing;
-	SpinLockRelease(&fc_warm->lock);
 }
 
 void
@@ -570,4 +572,10 @@ fc_warm_leave(void)
 	fc_warm->left_epoch = fc_directory_swept();
 	pg_memory_barrier();
 	fc_warm->left = io == FC_IO_OK && fc_warm->writing && fc_directory_taken() == 0;
+}
+
+bool
+fc_warm_unfinished(void)
+{
+	return fc_warm != NULL && fc_warm->writing && !fc_warm->left;
 }

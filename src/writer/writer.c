@@ -994,9 +994,14 @@ static void
 leave(void)
 {
 	Assert(IS_WRITER());
+	if (proc_exit_inprogress)
+		return;
+	if (server_ends && keeps_pages() && fc_warm_unfinished())
+		ereport(LOG,
+				(errmsg("pg_flashcache could not complete its log: the next start begins with an empty cache"),
+				 errdetail("The flash device did not answer while the server ended.")));
 	/* 1 is started again, and tells the log; no FATAL in either case */
-	if (!proc_exit_inprogress)
-		proc_exit(server_ends ? 0 : 1);
+	proc_exit(server_ends ? 0 : 1);
 }
 
 bool

@@ -110,6 +110,16 @@ is_warm($node, 'clean restart');
 ok(!-e $node->data_dir . '/pg_flashcache.stop', 'clean restart: the file of the stop is gone');
 is(persistence($node, 'refused IS NULL AND writing AND restored >= 80'), 't', 'clean restart: the view says so');
 
+# The device is slow while the server ends: the writer waits for it, also one that has been started again meanwhile.
+my $writer = $node->safe_psql('postgres', 'SELECT writer_pid FROM pg_stat_flashcache');
+kill 'TERM', $writer or die "no writer: $!";
+$node->poll_query_until('postgres', "SELECT state = 'active' AND writer_pid <> $writer FROM pg_stat_flashcache") or die 'no writer';
+prepare($node);
+$node->safe_psql('postgres', "SELECT fc_failpoint('store_write', 'delay:500000')");
+$node->restart;
+fc_wait_active($node);
+is_warm($node, 'the writer started again, a slow device');
+
 # A page changed in the pool, which only the shutdown checkpoint writes: it is not restored.
 prepare($node);
 my $changed = 4;

@@ -63,7 +63,7 @@ sub fails
 
 setting('follow_conninfo', 'password=topsecret oops');
 setting('follow', 'on');
-fails('password=topsecret oops', 'the connection string is not valid', 'a connection string with a mistake');
+fails('password=topsecret oops', 'pg_flashcache.follow_conninfo, or primary_conninfo, is not a valid connection string', 'a connection string with a mistake');
 fails('user=nobody password=topsecret', 'the other server has refused the connection: see its log', 'a role that is not there');
 fails('user=weak',        'the role may not call pg_flashcache_export_map() on the other server', 'a role without the right');
 $primary->safe_psql('postgres', 'CREATE ROLE owner; ALTER SCHEMA public OWNER TO owner');
@@ -83,7 +83,7 @@ fails($standby->connstr('postgres'), 'the connection leads to this server itself
 is($standby->safe_psql('postgres', 'SELECT pulled_at IS NULL, rounds, loaded FROM pg_flashcache_warmth'), 't|0|0', 'nothing has come of it');
 unlike(join("\n", grep { !/ALTER SYSTEM|parameter "pg_flashcache.follow_conninfo" changed/ } split /\n/, slurp_file($standby->logfile)),
 	qr/topsecret/, 'no password is in the log');
-is(() = slurp_file($standby->logfile) =~ /LOG:  pg_flashcache cannot follow another server's cache: the connection string is not valid/g, 1, 'a line in the log for each cause');
+is(() = slurp_file($standby->logfile) =~ /LOG:  pg_flashcache cannot follow another server's cache: pg_flashcache.follow_conninfo, or primary_conninfo, is not a valid connection string/g, 1, 'a line in the log for each cause');
 
 # ---- settings over there, and here: the standby is a copy ----
 

@@ -86,7 +86,7 @@ is_on_flash('its pages have gone', 't', 0);
 is(fc_in_flash($node, 'other'), PAGES, 'others have not');
 is(policy_stat('eviction_policy') - $removed, PAGES, 'and each was counted');
 my $skipped = policy_stat('skip_policy');
-is(sql("SELECT blocks, loaded, skip_no_room FROM pg_flashcache_prewarm('t')"), PAGES . '|0|' . PAGES, 'none is not loaded');
+is(sql("SELECT blocks, blocks_read, loaded, skip_no_room FROM pg_flashcache_prewarm('t')"), PAGES . '|0|0|' . PAGES, 'none is neither read nor loaded');
 is(policy_stat('skip_policy') - $skipped, PAGES, 'which is counted');
 sql("SELECT pg_prewarm('t', 'buffer')");
 fc_evict($node, 't');

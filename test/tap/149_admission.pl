@@ -11,7 +11,8 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $node = fc_new_node('main', size => '8MB',
+# So large that what other pages leave behind does not push out what is remembered of this one.
+my $node = fc_new_node('main', size => '64MB',
 	conf => "bgwriter_lru_maxpages = 0\ncheckpoint_timeout = 1h\nautovacuum = off\nmax_logical_replication_workers = 0\n");
 
 $node->safe_psql('postgres', q{

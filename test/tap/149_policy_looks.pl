@@ -65,6 +65,37 @@ is_soon('all are looked at', "SELECT count(*) FROM pg_stat_flashcache_policy_dat
 	sql("DROP DATABASE f$_") foreach 1 .. LOCKED;
 }
 
+# ---- another table in the place of a partitioned one, from which others inherit by thousands of paths ----
+
+sql(q{
+	CREATE ROLE joe LOGIN;
+	CREATE SCHEMA joe AUTHORIZATION joe;
+	SET ROLE joe;
+	CREATE TABLE joe.m (id int) PARTITION BY RANGE (id);
+	CREATE TABLE joe.p PARTITION OF joe.m FOR VALUES FROM (1) TO (2);
+	RESET ROLE;
+	SELECT pg_flashcache_set_policy('joe.m', 'none');
+});
+my $of_joe = q{SELECT count(*) FROM pg_flashcache_policies WHERE relschema = 'joe'};
+is(sql($of_joe), 1, 'a partition has the policy of its tree');
+sql(q{
+	SET ROLE joe;
+	DROP TABLE joe.m;
+	CREATE TABLE joe.m (id int);
+	DO $$
+	DECLARE
+		parents text := 'joe.m';
+	BEGIN
+		FOR i IN 1 .. 12 LOOP
+			EXECUTE format('CREATE TABLE joe.l%s () INHERITS (%s)', i, parents);
+			EXECUTE format('CREATE TABLE joe.r%s () INHERITS (%s)', i, parents);
+			parents := format('joe.l%s, joe.r%s', i, i);
+		END LOOP;
+	END $$;
+});
+is(sql($of_joe), 0, 'what inherits from another table of that name has not');
+sql("DELETE FROM pg_flashcache_policy_rules WHERE objname = 'm'; DROP SCHEMA joe CASCADE; DROP ROLE joe");
+
 # ---- a database that nobody may connect to for a while ----
 
 sql("SELECT pg_flashcache_set_policy('p', 'none')", 'plain');

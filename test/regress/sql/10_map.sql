@@ -28,6 +28,7 @@ SELECT pg_flashcache_import_map('TABLE map', NULL);
 SELECT pg_flashcache_import_map('');
 SELECT pg_flashcache_import_map('DROP TABLE map');
 SELECT pg_flashcache_import_map('TABLE map; TABLE map');
+SELECT pg_flashcache_import_map('DELETE FROM map RETURNING *');
 SELECT pg_flashcache_import_map('TABLE absent');
 SELECT pg_flashcache_import_map('SELECT 1');
 SELECT pg_flashcache_import_map('SELECT *, 1 FROM map');
