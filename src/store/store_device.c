@@ -120,7 +120,7 @@ try_pages(FcDeviceRequest *r)
 		if (memcmp(back, r->pages[n], BLCKSZ) != 0)
 			return 0;
 	}
-	r->ns = Max((fc_now_ns() - begin) / n, 1);
+	r->ns = Max((fc_now_ns() - begin) / Max(n, 1), 1);
 	return n;
 }
 

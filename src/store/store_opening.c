@@ -86,7 +86,7 @@ static bool
 not_opened(const FcDeviceRequest *r, ssize_t result, int timeout_ms, FcReason *error)
 {
 	Assert(result < 0);
-	if (result != -1)
+	if (r == NULL || result != -1)
 		return fc_state_no_answer(result, timeout_ms, error);
 	*error = r->error;
 	return false;
