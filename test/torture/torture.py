@@ -755,6 +755,7 @@ class Torture:
         """It has caught up, and has the same rows."""
         assert self.standby is not None
         with self.server.connect() as conn, self.standby.connect(sessions.MAIN) as other:
+            conn.run("CHECKPOINT")  # tells a standby which transactions have ended with the former primary, and their locks
             self.wait_standby(conn, other)
             with self.server.connect(sessions.MAIN) as here:
                 for table in ("shared", "w0_x", "w1_x", "w2_y"):
