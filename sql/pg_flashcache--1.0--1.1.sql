@@ -944,10 +944,17 @@ AS $body$
 DECLARE
 	stranger text;
 BEGIN
-	-- A trigger runs with the rights of whoever writes to its table: as it is easily granted with ALL, and by default privileges.
+	-- A trigger runs with the rights of whoever writes to its table, and one on a table that refers to it with those of whoever deletes
+	-- from it: both are easily granted with ALL, and by default privileges.
 	SELECT s.name INTO stranger FROM (
 		SELECT coalesce(r.rolname, 'PUBLIC') FROM pg_class c CROSS JOIN LATERAL aclexplode(c.relacl) a LEFT JOIN pg_roles r ON r.oid = a.grantee
-		WHERE c.oid = ANY (tables) AND a.privilege_type = 'TRIGGER' AND r.rolsuper IS NOT TRUE
+		WHERE c.oid = ANY (tables) AND a.privilege_type IN ('TRIGGER', 'REFERENCES') AND r.rolsuper IS NOT TRUE
+		UNION ALL
+		SELECT coalesce(r.rolname, 'PUBLIC') FROM pg_attribute c CROSS JOIN LATERAL aclexplode(c.attacl) a LEFT JOIN pg_roles r ON r.oid = a.grantee
+		WHERE c.attrelid = ANY (tables) AND a.privilege_type = 'REFERENCES' AND r.rolsuper IS NOT TRUE
+		UNION ALL
+		SELECT r.rolname FROM pg_constraint k JOIN pg_class c ON c.oid = k.conrelid JOIN pg_roles r ON r.oid = c.relowner
+		WHERE k.contype = 'f' AND k.confrelid = ANY (tables) AND NOT r.rolsuper
 		UNION ALL
 		SELECT r.rolname FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid JOIN pg_roles r ON r.oid = p.proowner
 		WHERE t.tgrelid = ANY (tables) AND NOT t.tgisinternal AND NOT r.rolsuper
@@ -956,7 +963,7 @@ BEGIN
 	ORDER BY 1 LIMIT 1;
 	IF stranger IS NOT NULL THEN
 		RAISE object_not_in_prerequisite_state USING MESSAGE = format('%s can have code run by whoever takes or drops snapshots', stranger),
-			HINT = 'REVOKE TRIGGER on the tables pg_flashcache_snapshot... from all who are no superusers, and drop triggers that are there.';
+			HINT = 'REVOKE TRIGGER, REFERENCES on the tables pg_flashcache_snapshot... from all who are no superusers, and drop triggers and foreign keys that are there.';
 	END IF;
 	IF settings_lost THEN
 		RAISE object_not_in_prerequisite_state USING MESSAGE = 'the row of pg_flashcache_snapshot_settings is missing',

@@ -192,6 +192,14 @@ REVOKE TRIGGER ON pg_flashcache_snapshot_state FROM fc_nobody;
 SELECT pg_flashcache_snapshot();
 DROP TRIGGER fc_trap ON pg_flashcache_snapshot_state;
 DROP FUNCTION fc_trap();
+-- So would one of a table that refers to ours, once a snapshot is dropped.
+GRANT REFERENCES (id) ON pg_flashcache_snapshots TO fc_nobody;
+SELECT pg_flashcache_snapshot();
+CREATE TABLE fc_refers (id bigint REFERENCES pg_flashcache_snapshots ON DELETE CASCADE);
+ALTER TABLE fc_refers OWNER TO fc_nobody;
+REVOKE REFERENCES (id) ON pg_flashcache_snapshots FROM fc_nobody;
+SELECT pg_flashcache_drop_snapshots();
+DROP TABLE fc_refers;
 -- What a view calls, it calls with the rights of whoever reads it: that of somebody else is left out.
 ALTER VIEW pg_stat_flashcache OWNER TO fc_nobody;
 SELECT pg_flashcache_snapshot() AS others \gset
