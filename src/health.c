@@ -107,6 +107,10 @@ fc_health_note_day(void)
 	uint64		today = (uint64) seconds(GetCurrentTimestamp()) / SECS_PER_DAY;
 	uint64		last = pg_atomic_read_u64(&shared->day);
 
+	/* another device has the number of one that was removed */
+	for (FcDeviceNo no = 0; no < FC_DEVICES; no++)
+		if (unlikely(pg_atomic_read_u64(&shared->pages[no]) > fc_store_counter(no, FC_DEVICE_WRITES)))
+			pg_atomic_write_u64(&shared->pages[no], 0);
 	if (today == last)
 		return;
 	/* a server that has just been started has written nothing on days before */
@@ -122,6 +126,5 @@ fc_health_cache_written_today(FcDeviceNo no)
 	uint64		pages = fc_store_counter(no, FC_DEVICE_WRITES);
 	uint64		before = pg_atomic_read_u64(&shared->pages[no]);
 
-	/* a device that was added today counts from 0 */
 	return (pages - (before <= pages ? before : 0)) * BLCKSZ;
 }

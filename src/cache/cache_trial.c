@@ -257,9 +257,12 @@ fc_cache_still_slow(bool *slow)
 		if (slot < end)
 			slots[nslots++] = slot;
 	}
+	/* invalidated meanwhile: that of the first device was written once */
+	*slow = false;
+	if (nslots == 0 && fc_devices_first_is_off())
+		return io;
 	if (nslots == 0)
-		slots[nslots++] = first_slot(); /* invalidated meanwhile: it was
-										 * written once */
+		slots[nslots++] = first_slot();
 	*slow = !fc_times_fast_again(measure(slots, nslots, 1, false, &io));
 	return io;
 }

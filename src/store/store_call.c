@@ -128,7 +128,12 @@ fc_call_await_all(FcDeviceRequest *const *r, ssize_t *result, uint64 begin, int 
 {
 	for (FcDeviceNo no = 0; no < FC_DEVICES; no++)
 		if (r[no] != NULL)
+		{
 			result[no] = result_of(r[no], fc_process_await(no, begin, timeout_ms));
+			/* without a limit: the settings have set one, which is over for all */
+			if (timeout_ms == 0 && result[no] == -ETIMEDOUT)
+				timeout_ms = 1;
+		}
 }
 
 void

@@ -83,7 +83,10 @@ misplaced(const FcDeviceRequest *r, off_t offset)
 	return offset + BLCKSZ < fc_slot_offset(r->device.slots) ? offset + BLCKSZ : offset - BLCKSZ;
 }
 
-/* Writes pages, and reads them back.  How many were read; 0 if one of them is not what was written. */
+/*
+ * Writes pages, and reads them back: each within the time-out.  How many were
+ * read; 0 if one of them is not what was written.
+ */
 static ssize_t
 try_pages(FcDeviceRequest *r)
 {
@@ -98,12 +101,14 @@ try_pages(FcDeviceRequest *r)
 	{
 		ssize_t		done;
 
+		fc_process_sleep(r->fault.us);
 		memcpy(back, r->pages[n], BLCKSZ);
 		if (r->fault.action == FC_FP_FLIP)
 			back[BLCKSZ / 2] ^= 1;
 		done = write_run(r, back, 1, r->offset[n]);
 		if (done != BLCKSZ)
 			return done < 0 ? done : -EIO;
+		fc_process_goes_on();
 		n++;
 	}
 	r->written = n;
@@ -111,14 +116,17 @@ try_pages(FcDeviceRequest *r)
 	begin = fc_now_ns();
 	for (n = 0; n < r->written && (n == 0 || fc_now_ns() - begin < TRY_NS); n++)
 	{
-		ssize_t		done = fc_pread(fc_open_fd(), back, BLCKSZ, misplaced(r, r->offset[n]));
+		ssize_t		done;
 
+		fc_process_sleep(r->read_fault.us);
+		done = fc_pread(fc_open_fd(), back, BLCKSZ, misplaced(r, r->offset[n]));
 		if (r->read_fault.action == FC_FP_ERROR || done != BLCKSZ)
 			return done < 0 ? done : -EIO;
 		if (r->read_fault.action == FC_FP_FLIP)
 			back[BLCKSZ / 2] ^= 1;
 		if (memcmp(back, r->pages[n], BLCKSZ) != 0)
 			return 0;
+		fc_process_goes_on();
 	}
 	r->ns = Max((fc_now_ns() - begin) / Max(n, 1), 1);
 	return n;
@@ -134,7 +142,8 @@ fc_device_serve(void *memory)
 	Assert((uintptr_t) r->pages % FC_IO_ALIGN == 0);
 	fc_devices = NULL;			/* so that whoever looks there by mistake
 								 * crashes here */
-	fc_process_sleep(r->fault.us + r->read_fault.us);
+	if (r->op != FC_OP_TRY)
+		fc_process_sleep(r->fault.us);
 	switch (r->op)
 	{
 		case FC_OP_OPEN:

@@ -39,8 +39,11 @@ fc_together_suspect(FcDeviceNo no, int timeout_ms)
 	uint64		wait = (uint64) timeout_ms * 1000000;
 	uint32		devices = 0;
 
-	/* where the kernel gives up and nobody else does, no wait is bounded */
-	if (timeout_ms <= 0 || trying)
+	/*
+	 * where the kernel gives up and nobody else does, no wait is bounded; and
+	 * for one that is tried before it is used nobody waits
+	 */
+	if (timeout_ms <= 0 || trying || !fc_device_readable(no))
 		return;
 	for (FcDeviceNo other = 0; other < FC_DEVICES; other++)
 		if (other != no && fc_device_readable(other) && fc_device_passed_at(other) + wait < now)

@@ -642,7 +642,7 @@ run_state(void)
 		fc_cache_set_state(FC_STATE_PAUSED, &why);
 	tell_log();
 
-	if (!is_away() && fc_devices_first_is_off() &&
+	if ((!is_away() || fc_devices_opens(FC_THE_DEVICE)) && fc_devices_first_is_off() &&
 		(fc_devices_opens(FC_THE_DEVICE) || asked != pg_atomic_read_u32(&shared->answered) || fc_devices_first_is_due()))
 	{
 		/* who asks while it is being opened is answered by the next opening */

@@ -192,6 +192,21 @@ like((($node->psql('postgres', "SELECT pg_flashcache_add_device('$third', 3 * ${
 fc_failpoint($control, 'store_read', 'off');
 ok(-e $third, 'a file that was there stays');
 is($node->safe_psql('postgres', 'SELECT count(*) FROM pg_stat_flashcache_device'), 2, 'none of them is a device');
+
+# A trial that takes longer than the time-out, in which each page is written and read in time.
+my $limit = $node->safe_psql('postgres', 'SHOW pg_flashcache.io_timeout');
+unlink $third;
+$node->append_conf('postgresql.conf', "pg_flashcache.io_timeout = '4s'");
+$node->reload;
+fc_failpoint($control, 'store_write', 'delay:2500000', 3);
+fc_failpoint($control, 'store_read', 'delay:2500000', 3);
+is($node->safe_psql('postgres', "SELECT pg_flashcache_add_device('$third', 3 * ${\MB})"), '', 'a slow one is added');
+fc_failpoint($control, $_, 'off') foreach 'store_write', 'store_read';
+is(device(3, 'state'), 'active', 'a slow one is active');
+$node->safe_psql('postgres', "SELECT pg_flashcache_remove_device('$third')");
+$node->append_conf('postgresql.conf', "pg_flashcache.io_timeout = '$limit'");
+$node->reload;
+unlink $third;
 my %now = fc_stat($node, qw(state verify_failures checksum_failures switch_offs));
 is_deeply(\%now, { state => 'active', verify_failures => 0, checksum_failures => 0, switch_offs => 0 }, 'the cache was on all the time');
 $control->quit;
