@@ -426,7 +426,8 @@ extern bool fc_cache_bypass_row(int i, FcBypassRow *row);
 typedef enum FcScrubStep
 {
 	FC_SCRUB_MORE,				/* call again */
-	FC_SCRUB_LATER,				/* the write limit is reached: call again
+	FC_SCRUB_LATER,				/* the write limit is reached, or a device is
+								 * being opened: call again
 								 * later */
 	FC_SCRUB_DONE,				/* every slot was dealt with */
 	FC_SCRUB_GAVE_UP,			/* the device fails, or the cache is not in

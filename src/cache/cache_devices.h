@@ -39,6 +39,7 @@ extern void fc_devices_round(void);
 
 /* Is the device being opened?  It is opened in another way, or not at all. */
 extern bool fc_devices_opens(FcDeviceNo no);
+extern bool fc_devices_any_opens(void);
 extern void fc_devices_stop_opening(FcDeviceNo no);
 
 /* So soon what is under way wants to be looked at; 0 if nothing is. */

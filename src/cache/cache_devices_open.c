@@ -62,6 +62,15 @@ fc_devices_opens(FcDeviceNo no)
 	return openings[no].step != OPENING_NONE;
 }
 
+bool
+fc_devices_any_opens(void)
+{
+	for (FcDeviceNo no = 0; no < FC_DEVICES; no++)
+		if (fc_devices_opens(no))
+			return true;
+	return false;
+}
+
 int
 fc_devices_look_again_ms(void)
 {

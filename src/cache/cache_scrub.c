@@ -224,6 +224,9 @@ fc_cache_scrub_step(FcScrubResult *result)
 		return FC_SCRUB_LATER;
 	if (at < fc_directory_slots())
 		return FC_SCRUB_MORE;
+	/* one that is about to come into use makes it begin again */
+	if (fc_devices_any_opens())
+		return FC_SCRUB_LATER;
 	done = make_durable();
 	*result = so_far;
 	return done ? FC_SCRUB_DONE : FC_SCRUB_GAVE_UP;

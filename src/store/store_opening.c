@@ -28,6 +28,9 @@
  */
 #define OPEN_TIMEOUT_MS 10000
 
+/* What somebody has turned away from is waited for so long. */
+#define SETTLE_MS 100
+
 void
 fc_store_patience(int ms)
 {
@@ -218,9 +221,11 @@ bool
 fc_store_answers(FcDeviceNo no, int timeout_ms, FcReason *error)
 {
 	ssize_t		result;
-	FcDeviceRequest *r = fc_call_new(no, FC_OP_READ, &result);
+	FcDeviceRequest *r;
 
 	Assert(no < FC_DEVICES);
+	fc_process_settle(no, timeout_ms);
+	r = fc_call_new(no, FC_OP_READ, &result);
 	if (r != NULL)
 	{
 		r->fault.us = fc_failpoint_fault_of(FC_FP_STORE_READ, no).us;
@@ -280,8 +285,11 @@ FcStoreStep
 fc_store_begin_to_ask(FcDeviceNo no, int timeout_ms, FcReason *error)
 {
 	ssize_t		result;
-	FcDeviceRequest *r = fc_call_new(no, FC_OP_READ, &result);
+	FcDeviceRequest *r;
 
+	/* one that is well has ended it by then */
+	fc_process_settle(no, timeout_ms > 0 ? Min(timeout_ms, SETTLE_MS) : SETTLE_MS);
+	r = fc_call_new(no, FC_OP_READ, &result);
 	if (r == NULL && result == FC_NO_PROCESS)
 		return FC_STEP_DONE;	/* nothing is open */
 	if (r != NULL)

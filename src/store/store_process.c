@@ -71,6 +71,7 @@ typedef struct Process
 	pid_t		pid;			/* until it has been collected */
 	bool		under_way;		/* a request has not been answered */
 	bool		looked_for;		/* H8: its answer is */
+	bool		turned_away;	/* H8: it was, and was not late */
 	uint64		since;			/* it was made, or the process last said that
 								 * it goes on; ns */
 } Process;
@@ -211,6 +212,7 @@ fc_process_abandon(FcDeviceNo no)
 	p->sock = -1;
 	p->under_way = false;
 	p->looked_for = false;
+	p->turned_away = false;
 }
 
 static bool
@@ -257,7 +259,7 @@ listen_to_it(FcDeviceNo no, bool *goes_on)
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return true;
 	if (n == 1 && byte == ANSWER)
-		p->under_way = false;
+		p->under_way = p->turned_away = false;
 	else if (n == 1 && byte == GOES_ON)
 		*goes_on = true;
 	else if (n == 1 && byte == POINT)
@@ -360,7 +362,22 @@ fc_process_begin(FcDeviceNo no)
 void
 fc_process_turn_away(FcDeviceNo no)
 {
-	processes[no].looked_for = false;
+	Process    *p = &processes[no];
+
+	p->turned_away |= p->looked_for;
+	p->looked_for = false;
+}
+
+void
+fc_process_settle(FcDeviceNo no, int timeout_ms)
+{
+	Process    *p = &processes[no];
+
+	Assert(fc_in_writer());
+	if (!p->under_way || !p->turned_away)
+		return;
+	p->turned_away = false;		/* once (H5) */
+	(void) fc_process_await(no, fc_now_ns(), timeout_ms);
 }
 
 FcAnswer

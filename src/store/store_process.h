@@ -84,6 +84,12 @@ extern bool fc_process_begin(FcDeviceNo no);
 extern FcAnswer fc_process_look(FcDeviceNo no, int timeout_ms, bool *late);
 extern void fc_process_turn_away(FcDeviceNo no);
 
+/*
+ * A request may be under way from which somebody has turned away.  Nobody has
+ * waited for it in vain, so it is waited for, once.
+ */
+extern void fc_process_settle(FcDeviceNo no, int timeout_ms);
+
 /* Gives up the process, which ends as soon as it can. */
 extern void fc_process_abandon(FcDeviceNo no);
 
