@@ -84,13 +84,12 @@ SKIP:
 
 	# while it is opened
 	$node->safe_psql('postgres', "SELECT pg_flashcache_disable_device('$second')");
-	my %children = device_processes($node);
 	$former = $writer->();
-	kill 'STOP', keys %children;
+	fc_failpoint($control, 'store_open', 'delay:10000000', 2);
 	$asked = ask($node, "SELECT pg_flashcache_enable_device('$second')");
 	ok($node->poll_query_until('postgres', "SELECT state = 'starting' FROM pg_stat_flashcache_device WHERE device = 2"), 'enabling: it is being opened');
+	fc_failpoint($control, 'store_open', 'off');
 	kill 'TERM', $former or die 'no writer';
-	kill 'CONT', keys %children;
 	$node->poll_query_until('postgres', "SELECT writer_pid <> $former FROM pg_stat_flashcache") or die 'no new writer';
 	answer($asked);
 	ok($is_active->(), 'enabling: it is in use');
