@@ -355,3 +355,7 @@ def test_a_role_that_may_not_switch_the_cache_is_told_before(place: Path, server
     status, events = run(path, place / "study")
     assert status == 0, events
     assert state(server) == before
+    recorded = list(read_lines(place / "study" / "runs.jsonl"))
+    assert {line["variant"] for line in open_study(place / "study").runs} == {"off", "on"}, recorded
+    for line in open_study(place / "study").runs:  # where the data is, this role is not told
+        assert (line["conditions"]["cache_on_disk"], line["devices"]) == (None, {})
