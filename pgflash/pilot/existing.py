@@ -423,11 +423,16 @@ class ExistingTarget:
 
     def _by_hand(self) -> str:
         steps = [f"ALTER {kind} {name} SET TABLESPACE {space or 'pg_default'}" for kind, name, space in self.moved_back]
-        steps += [
-            f"ALTER SYSTEM RESET {name}" if text is None else f"ALTER SYSTEM SET {name} = {literal(without_secrets(name, text))}"
-            for name, text in self.before.items()
-        ]
+        steps += [self._set_by_hand(name, text) for name, text in self.before.items()]
         steps += [f"DROP DATABASE {self.made_database}"] if self.made_database else []
         state = self.treatment.undo.path
         steps += [f"pgflash doctor CONNINFO --undo --state {state}, and remove that file"] if state.exists() else []
         return "by hand: " + "; ".join(steps) if steps else ""
+
+    def _set_by_hand(self, name: str, text: str | None) -> str:
+        """A value with a password is not shown, and what is shown in its place is no value."""
+        if text is None:
+            return f"ALTER SYSTEM RESET {name}"
+        if without_secrets(name, text) != text:
+            return f"ALTER SYSTEM SET {name} to what {self.undo_path} has for it, which may hold a password"
+        return f"ALTER SYSTEM SET {name} = {literal(text)}"

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from pgflash.doctor.treatment import Treatment
+from pgflash.pilot.existing import ExistingTarget
 from pgflash.pilot.loads.tpcc import built
 from pgflash.pilot.report.write import make
 from pgflash.pilot.store import open_study, read_lines, step_key
@@ -359,3 +361,14 @@ def test_a_role_that_may_not_switch_the_cache_is_told_before(place: Path, server
     assert {line["variant"] for line in open_study(place / "study").runs} == {"off", "on"}, recorded
     for line in open_study(place / "study").runs:  # where the data is, this role is not told
         assert (line["conditions"]["cache_on_disk"], line["devices"]) == (None, {})
+
+
+def test_steps_by_hand_set_no_wrong_password(tmp_path: Path) -> None:
+    target = ExistingTarget.__new__(ExistingTarget)
+    target.undo_path, target.moved_back, target.made_database = tmp_path / "undo.json", [], ""
+    target.treatment = Treatment(tmp_path / "doctor.json")
+    target.before = {"work_mem": "5MB", "pg_flashcache.follow_conninfo": "host=a password=hunter2", "jit": None}
+    assert target._by_hand() == (
+        "by hand: ALTER SYSTEM SET work_mem = '5MB'; ALTER SYSTEM SET pg_flashcache.follow_conninfo to what"
+        f" {tmp_path}/undo.json has for it, which may hold a password; ALTER SYSTEM RESET jit"
+    )
