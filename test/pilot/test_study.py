@@ -9,15 +9,17 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from pgflash.doctor.treatment import Treatment
+from pgflash.pilot import db
 from pgflash.pilot.existing import ExistingTarget
 from pgflash.pilot.loads.tpcc import built
 from pgflash.pilot.report.write import make
 from pgflash.pilot.store import open_study, read_lines, step_key
+from pgflash.pilot.target import Place
 
 from .servers import Server, bin_folder, is_root, needs_server, reachable
 
@@ -372,3 +374,15 @@ def test_steps_by_hand_set_no_wrong_password(tmp_path: Path) -> None:
         "by hand: ALTER SYSTEM SET work_mem = '5MB'; ALTER SYSTEM SET pg_flashcache.follow_conninfo to what"
         f" {tmp_path}/undo.json has for it, which may hold a password; ALTER SYSTEM RESET jit"
     )
+
+
+@pytest.mark.parametrize(
+    ("host", "data", "known"), [("/run", "/data", True), ("10.0.0.1", "/data", None), ("shop.example", "/data", None), ("/run", None, None)]
+)
+def test_file_systems_are_those_of_this_machine(monkeypatch: pytest.MonkeyPatch, host: str, data: str | None, known: bool | None) -> None:
+    target = ExistingTarget.__new__(ExistingTarget)
+    target.place = Place(host, 5432, "me", "postgres")
+    settings = {"data_directory": data, "pg_flashcache.file": "/flash/cache"}
+    monkeypatch.setattr(db, "value", lambda _, query: settings[query.rpartition("name = ")[2].strip("'")])
+    monkeypatch.setattr(db, "cache_view", lambda *_: "")
+    assert target._shared(cast(Any, None)) is known  # neither folder is on this machine: both are in that of /
