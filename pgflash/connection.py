@@ -39,10 +39,11 @@ _BY_STATE = {
     "57P02": "the server crashed",
     "57P03": "the server is starting up or shutting down",
 }
+ASKS = "the server asks for a password"
 # While connecting there is no SQLSTATE. Words of libpq and of the server, in English; other languages get the last text.
 _BY_WORDS = (
     ("password authentication failed", "the server refuses the password"),
-    ("no password supplied", "the server asks for a password"),
+    ("no password supplied", ASKS),
     ("no pg_hba.conf entry", "the server refuses this user"),
     ("authentication failed", "the server refuses this user"),
     ("starting up", "the server is starting up or shutting down"),

@@ -16,8 +16,12 @@ from rich.text import Text
 
 # Control characters, those of formats (among them those that change the direction of writing), separators of lines, surrogates.
 _UNSEEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}
-_MARKUP = re.compile(r"[\\`*\[\]<>&!|~]|(?<=[a-zA-Z]):(?=//)")
-_ENTITIES = {"<": "&lt;", ">": "&gt;", "&": "&amp;", ":": "&#58;"}  # an address with :// would be a link by itself
+_MARKUP = re.compile(
+    r"[\\`*\[\]<>&!|~]|(?<![^\W_])_|_(?![^\W_])"  # a _ within a word is none
+    r"|(?<=[a-zA-Z]):(?=//)|(?<=www)\.|(?<=[\w.+-])@(?=[\w-]+\.)",  # addresses, which would be links by themselves
+    re.IGNORECASE,
+)
+_ENTITIES = {"<": "&lt;", ">": "&gt;", "&": "&amp;", ":": "&#58;", ".": "&#46;", "@": "&#64;"}
 _STRANGE = re.compile(r"[^\x20-\x7e]")  # perhaps
 
 
@@ -40,9 +44,14 @@ def cell(text: str) -> Text:
     return Text(visible(text))
 
 
-def in_markdown(text: str) -> str:
-    """In a line or a cell of Markdown: no code, link, picture, HTML, or end of a cell."""
-    return _MARKUP.sub(lambda found: _ENTITIES.get(found[0], f"\\{found[0]}"), visible(text))
+def in_markdown(text: str, *, code: bool = False) -> str:
+    """In a line or a cell of Markdown: no code, emphasis, link, picture, HTML, or end of a cell. `code`: in a sentence of ours, which may
+    have some."""
+
+    def escaped(char: str) -> str:
+        return char if code and char == "`" else _ENTITIES.get(char, f"\\{char}")
+
+    return _MARKUP.sub(lambda found: escaped(found[0]), visible(text))
 
 
 def in_template(value: Any) -> Any:

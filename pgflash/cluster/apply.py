@@ -145,6 +145,11 @@ class Rolling:
         if fixed:
             raise ServerError(f"{item.node.name}: {fixed[0]} is on the server's command line, which ALTER SYSTEM does not overrule")
         other = {name: value for name, value in wanted.items() if rows[name]["written"] != value}
+        secret = [name for name, value in other.items() if _shown(name, value) != value]
+        if secret and item.node.untrusted:
+            raise ServerError(
+                f"{item.node.name}: {secret[0]} has a password, and only pg_stat_replication says that this is a standby", "name it"
+            )
         taken_out = [
             name for name, value in wanted.items() if value is None and rows[name]["written"] is None and rows[name]["from_written"]
         ]

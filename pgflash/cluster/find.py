@@ -1,6 +1,8 @@
 """Who the nodes of a cluster are: those that are named, and those that Patroni, a primary, or a list of nodes on a server names.
 
-A node is reached as the first connection string says, but for host and port. What is found twice is one node.
+A node is reached as the first connection string says, but for host and port. What is found twice is one node. Standbys that only
+pg_stat_replication names are sent no password, and nothing else that could be used elsewhere: a role with REPLICATION can put any host
+there.
 """
 
 from __future__ import annotations
@@ -10,15 +12,23 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from psycopg import pq
+
 from pgflash import safe
 from pgflash.cluster.ask import ask_each
 from pgflash.cluster.patroni import Patroni, PatroniMember
-from pgflash.connection import Connection, members, name_of
+from pgflash.connection import ASKS, Connection, members, name_of
 from pgflash.errors import ArgumentError
 
 # What says where a server is, and nothing else.
 _PLACE = ("host", "hostaddr", "port", "service")
 NODES = "pg_flashcache_nodes"
+STANDBYS = "pg_stat_replication"
+# What libpq sends a server, or a server could find a password from. An empty password is also one: PGPASSWORD is not looked at. A file
+# that cannot be there, other than one that is no plain file, is passed over without a word.
+_SECRET = ("password", "sslpassword", "gssdelegation", "scram_client_key", "scram_server_key")
+_NO_SECRETS = {"password": "", "passfile": "/dev/null/none"}
+_NO_DELEGATION = {"gssdelegation": "0"}  # libpq 16 and later: not by PGGSSDELEGATION either
 # Citus. Found by its name: who may make such a table in pg_catalog is a superuser.
 _DIST_NODE = """
 SELECT nodename::text AS host, nodeport::int AS port FROM pg_catalog.pg_dist_node WHERE isactive AND noderole::text = 'primary' ORDER BY nodeid
@@ -44,8 +54,19 @@ class Node:
         """Why it can't be asked: Patroni has no address of a member that has not started yet, or has failed to."""
         return f"Patroni says {self.patroni.state}, and no address" if self.patroni and not self.patroni.host else ""
 
+    @property
+    def untrusted(self) -> bool:
+        """Who says that it is one need not be a superuser."""
+        return self.found_by == STANDBYS
+
+    def why(self, problem: str | None) -> str | None:
+        """With what there is to do about it."""
+        return f"{problem}, and is sent none: only {STANDBYS} names it; name it" if self.untrusted and problem == ASKS else problem
+
     def also(self, other: Node) -> Node:
         """Both are the same server. One of the command line has its name of the list, as files of `apply` say it."""
+        if self.untrusted and not other.untrusted:
+            return other
         return replace(self, name=other.name) if self.found_by == "argument" and other.found_by == NODES else self
 
 
@@ -84,6 +105,12 @@ def placed(template: Mapping[str, str], host: str, port: int | str | None) -> di
     """The same at another place."""
     parts = {name: value for name, value in template.items() if name not in _PLACE}
     return parts | {"host": host} | ({"port": str(port)} if port else {})
+
+
+def without_passwords(parts: Mapping[str, str]) -> dict[str, str]:
+    """The same, and libpq has no password to send, wherever else it takes one from."""
+    kept = {name: value for name, value in parts.items() if name not in _SECRET and not name.startswith("oauth_")}
+    return kept | _NO_SECRETS | (_NO_DELEGATION if pq.version() >= 160000 else {})
 
 
 def once(nodes: Iterable[Node]) -> list[Node]:
@@ -135,7 +162,7 @@ def _standbys(connection: Connection, parts: Mapping[str, str]) -> tuple[list[No
         elif re.match(r"127\.|::1$", row["address"]):
             remarks.append(f"standby {row['name']} is on the primary's own machine: its port is not known; name it")
         else:
-            nodes.append(Node(row["name"], placed(parts, row["address"], port), "pg_stat_replication"))
+            nodes.append(Node(row["name"], without_passwords(placed(parts, row["address"], port)), STANDBYS))
     return nodes, remarks
 
 

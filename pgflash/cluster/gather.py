@@ -31,7 +31,11 @@ def ask_all(nodes: Sequence[Node], timeout_s: float, ask: Callable[[Connection],
     """For each node what `ask` returns of a connection to it, or why there is nothing."""
     asked = [node for node in nodes if not node.nowhere]
     answers = iter(ask_each([node.parts for node in asked], timeout_s, lambda connection, _: ask(connection)))
-    return [(None, node.nowhere) if node.nowhere else next(answers) for node in nodes]
+    found = []
+    for node in nodes:
+        answer, problem = (None, node.nowhere) if node.nowhere else next(answers)
+        found.append((answer, node.why(problem)))
+    return found
 
 
 def look_at(nodes: Sequence[Node], timeout_s: float, whole: bool = False) -> list[Look]:
@@ -44,7 +48,8 @@ def look_at(nodes: Sequence[Node], timeout_s: float, whole: bool = False) -> lis
         key = (item.seen.started, item.seen.port, "" if whole else item.seen.database) if item.seen else None
         if key is not None and key in places:
             was = found[places[key]]
-            found[places[key]] = replace(was, node=was.node.also(item.node))
+            better = was.node.untrusted and not item.node.untrusted
+            found[places[key]] = item if better else replace(was, node=was.node.also(item.node))
             continue
         if key is not None:
             places[key] = len(found)

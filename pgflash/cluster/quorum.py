@@ -11,6 +11,7 @@ from pgflash.cluster.look import Replica, Seen
 
 _METHOD = re.compile(r"\s*(?:(?:ANY|FIRST)\s+)?(\d+)\s*\(", re.IGNORECASE)
 _SYNCHRONOUS = ("sync", "quorum", "potential")
+_NAME_BYTES = 63  # that a server shows of an application_name
 
 
 def synchronous_needed(names: str) -> int:
@@ -83,14 +84,21 @@ def _recognized(rows: Sequence[Replica], nodes: Sequence[Look]) -> int:
 
 def candidates(node: Look, rows: Sequence[Replica], looks: Sequence[Look]) -> list[Replica | None]:
     """Which of the rows it may be. By the name under which it receives, if that is known: none is also an answer, it receives from
-    another standby. Else by name and address, by one of them, or any. None is there: it is known to nobody."""
+    another standby, but only where the server shows such a name as it is. Else by name and address, by one of them, or any. None is
+    there: it is known to nobody."""
     physical = [row for row in rows if not row.logical]
     if node.seen is not None and node.seen.receives_as is not None:
-        mine = [row for row in physical if row.name == node.seen.receives_as]
+        mine = [row for row in physical if _receives_as(node, row)]
         exactly = [row for row in mine if _there(node, row)]
         if len(exactly) == 1 and not any(_there(item, exactly[0]) and _named(item, exactly[0]) for item in looks if item is not node):
             return [*exactly]
-        return [*mine] or [None]
+        if mine:
+            return [*mine]
+        name = node.seen.receives_as
+        others = [item for item in looks if item is not node]
+        nobody_s = [row for row in physical if _there(node, row) and not any(_receives_as(item, row) for item in others)]
+        elsewhere = name in shown_as(name) and not nobody_s
+        return [None] if elsewhere else [*physical] or [None]
     both = [row for row in physical if _named(node, row) and _there(node, row)]
     if len(both) == 1:
         return [*both]
@@ -101,9 +109,22 @@ def candidates(node: Look, rows: Sequence[Replica], looks: Sequence[Look]) -> li
     return list(physical) or [None]
 
 
+def shown_as(name: str) -> set[str]:
+    """An application_name as pg_stat_replication has it: bytes that are not printable ASCII as ? (15) or \\xHH (16 and later), then cut."""
+    data = name.encode("utf-8", "surrogateescape")
+    as_question_marks = "".join(chr(byte) if 32 <= byte <= 126 else "?" for byte in data)
+    as_escapes = "".join(chr(byte) if 32 <= byte <= 126 else f"\\x{byte:02x}" for byte in data)
+    return {as_question_marks[:_NAME_BYTES], as_escapes[:_NAME_BYTES]}
+
+
+def _receives_as(node: Look, row: Replica) -> bool:
+    """Does it have the row's name, as far as that is known?"""
+    return node.seen is not None and node.seen.receives_as is not None and row.name in shown_as(node.seen.receives_as)
+
+
 def _may_be(node: Look, row: Replica) -> bool:
     """For a count: what is not known counts for nothing."""
-    return row.name == node.seen.receives_as if node.seen and node.seen.receives_as is not None else _named(node, row) or _there(node, row)
+    return _receives_as(node, row) if node.seen and node.seen.receives_as is not None else _named(node, row) or _there(node, row)
 
 
 def _named(node: Look, row: Replica) -> bool:

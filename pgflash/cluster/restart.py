@@ -13,7 +13,7 @@ POLL_S = 0.1
 
 def run(command: Sequence[str], longest_s: float, env: Mapping[str, str] | None = None) -> tuple[int, str]:
     """Its status, and the end of what it said. A server that it has started may have the same output, and keep it open for as long as it
-    runs: nobody waits for that. OSError, subprocess.TimeoutExpired."""
+    runs: nobody waits for that, or reads it. OSError, subprocess.TimeoutExpired."""
     end = time.monotonic() + longest_s
     said = b""
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=env) as process:

@@ -62,7 +62,7 @@ def write(node: str, connect: Callable[[], Connection], settings: Mapping[str, s
         if refused and not loading:
             begun.pop()
         loading = loading and error.sqlstate != "42501"  # a role that may not reload has not
-        connection = _put_back(node, connection, connect, {name: was.get(name) for name in begun}, loading, error)
+        connection = _put_back(node, connection, connect, {name: was.get(name) for name in begun}, loading, _said(error, settings))
         kind = PutBack if refused else ServerError
         raise kind(f"{node}: {_said(error, settings)}", _hint(error, node)) from None
     finally:
@@ -70,9 +70,9 @@ def write(node: str, connect: Callable[[], Connection], settings: Mapping[str, s
 
 
 def _put_back(
-    node: str, connection: Connection, connect: Callable[[], Connection], was: Mapping[str, str | None], loading: bool, error: psycopg.Error
+    node: str, connection: Connection, connect: Callable[[], Connection], was: Mapping[str, str | None], loading: bool, said: str
 ) -> Connection:
-    """The connection over which it was possible."""
+    """The connection over which it was possible. `said`: of the error for which it is put back."""
     end = time.monotonic() + AGAIN_S
     while True:
         try:
@@ -89,7 +89,7 @@ def _put_back(
                 continue
             connection.close()
             what = f"written and not put back: {', '.join(was)}" if was else "its files may have been loaded"
-            raise BrokeOff(f"{node}: {_said(error, {})}; it may have been changed: {what} ({reason(second)})") from None
+            raise BrokeOff(f"{node}: {said}; it may have been changed: {what} ({reason(second)})") from None
 
 
 def _said(error: psycopg.Error, settings: Mapping[str, str | None]) -> str:

@@ -222,10 +222,7 @@ def run(
     facts = session.facts(flash, data, seconds, quiet)
     fixer = Fixer(session.machine, notes, session.connection, facts.server)
     if undo:
-        done = list(fixer.put_back())
-        status = EXIT_BROKE_OFF if fixer.failed else EXIT_OK
-        print(json_text({"undone": done, "exit": status}) if as_json else visible("\n".join(done), lines=True) or "nothing to put back")
-        return status
+        return _undo(fixer, as_json)
     results = look(facts, areas)
     made: list[str] = []
     refused: list[str] = []
@@ -241,6 +238,27 @@ def run(
     status = _exit_code(results)
     if as_json:
         print(json_text(_json(facts, results, made, refused, status)))
+    return status
+
+
+def _undo(fixer: Fixer, as_json: bool) -> int:
+    """Says each change when it is put back: an error may come after it."""
+    done: list[str] = []
+    try:
+        for words in fixer.put_back():
+            done.append(words)
+            if not as_json:
+                print(visible(words, lines=True))
+    except PgflashError as error:
+        if not done:
+            raise
+        words = f"before: {'; '.join(done)}"
+        raise BrokeOff(error.message, f"{error.hint}; {words}" if error.hint else words) from error
+    status = EXIT_BROKE_OFF if fixer.failed else EXIT_OK
+    if as_json:
+        print(json_text({"undone": done, "exit": status}))
+    elif not done:
+        print("nothing to put back")
     return status
 
 

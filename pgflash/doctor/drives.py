@@ -32,7 +32,8 @@ MOST = 1000
 
 @dataclass(frozen=True)
 class Report:
-    """What the server is told of a device; of several drives below it, of the one that is worst."""
+    """What the server is told of a device; of several drives below it, of the one that is worst. `problem`: of those that could not be
+    asked, which may be some of them."""
 
     path: str
     drive: str = ""
@@ -59,18 +60,20 @@ def ask(machine: Machine, path: str, mounts: list[Mount], writes_a_day: float | 
         return Report(path, problem=f"{path} is on {kind}, which has no drive")
     found: list[tuple[int, Block, Health]] = []
     problems = []
-    for leaf in place.block.leaves():
+    leaves = list(place.block.leaves())
+    for leaf in leaves:
         drive = Block(machine, leaf.disk)
         answer = health_of(machine, drive.name)
         if isinstance(answer, str):
-            problems.append(answer)
+            problems.append(answer if len(leaves) == 1 or drive.name in answer else f"{drive.name}: {answer}")
         else:
             found.append((left(answer), drive, answer))
+    problem = "; ".join(dict.fromkeys(problems))
     if not found:
-        return Report(path, problem="; ".join(dict.fromkeys(problems)))
+        return Report(path, problem=problem)
     _, drive, health = min(found, key=lambda item: item[0])
     rated = round(drive.disk_bytes * writes_a_day) if writes_a_day and drive.disk_bytes else None
-    return Report(path, drive.name, health, rated)
+    return Report(path, drive.name, health, rated, problem)
 
 
 def _within(value: int | None, least: int, most: int) -> int | None:
@@ -179,7 +182,7 @@ def run(session: Session, writes_a_day: float | None, as_json: bool) -> int:
         if report.health:
             cache.tell(report)
     problems = {report.path: report.problem for report in reports if report.problem}
-    if len(problems) == len(paths):
+    if not any(report.health for report in reports):
         raise MachineError(
             "no drive could be asked: " + "; ".join(dict.fromkeys(problems.values())), "smartctl needs root, and a drive of its own"
         )

@@ -206,7 +206,10 @@ class Fixer:
                 self.failed += 1
             if done:
                 entries.remove(entry)
-                self.undo.write(entries)
+                try:
+                    self.undo.write(entries)
+                except MachineError as error:  # this one is put back all the same; the next --undo finds it as it was
+                    raise BrokeOff(f"{words}; then: {error.message}", error.hint) from error
             yield words, done
         if not entries:
             with contextlib.suppress(OSError):

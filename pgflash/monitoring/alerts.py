@@ -38,7 +38,7 @@ ALERTS = (
     Alert(
         "PgFlashcacheDeviceOff", 'pg_flashcache_device_off{device!="1"} == 1', "5m", "warning",
         "device {{ $labels.device }} of the flash cache of {{ $labels.instance }} is off",
-        "The cache goes on without {{ $labels.path }}. pg_stat_flashcache_device.reason says why; docs/operation.md has what to do.",
+        "The cache goes on without it. pg_stat_flashcache_device has its path and the reason; docs/operation.md has what to do.",
         since="1.1",
     ),
     Alert(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -79,9 +79,14 @@ def sample(conninfo: str, timeout_s: float) -> str:
 
 
 def metrics_of(connection: Connection) -> str:
-    """The same, of a connection that is there."""
-    lines = [line for one in _sample(connection) for line in exposition(one.group, one.version, one.rows)]
+    """The same, of a connection that is there, for whoever asks: without paths of files."""
+    lines = [line for one in _sample(connection) for line in exposition(_without_paths(one.group), one.version, one.rows)]
     return "".join(line + "\n" for line in lines)
+
+
+def _without_paths(group: Group) -> Group:
+    """Its rows differ in their other labels as well."""
+    return replace(group, labels=tuple(label for label in group.labels if label[0] != "path"))
 
 
 def sampled(conninfo: str, timeout_s: float) -> list[Sampled]:

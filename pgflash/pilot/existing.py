@@ -36,7 +36,7 @@ from pgflash.cluster import restart
 from pgflash.connection import said, without_secrets
 from pgflash.doctor.check import Change, Write
 from pgflash.doctor.treatment import Treatment
-from pgflash.errors import BrokeOff, MachineError, PgflashError, StudyError
+from pgflash.errors import BrokeOff, MachineError, PgflashError, Refused, StudyError
 from pgflash.pilot import db
 from pgflash.pilot.loads import Driver, LoadResult
 from pgflash.pilot.scenario import Scenario, Variant
@@ -356,18 +356,27 @@ class ExistingTarget:
         """That of the data directory, where the server runs on this machine and says where it is, and the cache is elsewhere: else reads
         from flash would be counted as reads from the disk."""
         with contextlib.suppress(PgflashError, OSError), self._connect() as connection:
-            if self.place.host.startswith("/") or self.place.host in ("localhost", "127.0.0.1", "::1"):
+            if self._shared(connection) is False:
                 device = device_of(Path(str(db.value(connection, "SHOW data_directory"))))
-                return {"disk": [device]} if device is not None and not self._shared(connection) else {}
+                return {"disk": [device]} if device is not None else {}
         return {}
 
-    def _shared(self, connection: db.Connection) -> bool:
-        """Is a device of the cache in the file system of the data?"""
-        data = Path(str(db.value(connection, "SHOW data_directory")))
-        paths = [str(db.value(connection, "SELECT current_setting('pg_flashcache.file', true)") or "")]
-        if view := db.cache_view(connection, "pg_stat_flashcache_device"):
-            paths += [str(path) for (path,) in db.rows(connection, f"SELECT path FROM {view}")]
-        return any(on_one_device(data, data / path) for path in paths if path)
+    def _local(self) -> bool:
+        return self.place.host.startswith("/") or self.place.host in ("localhost", "127.0.0.1", "::1")
+
+    def _shared(self, connection: db.Connection) -> bool | None:
+        """Is a device of the cache in the file system of the data? None: not known. Another machine's paths say nothing of this one's
+        file systems, and a role without pg_read_all_settings, or that may not read the view, is not told them."""
+        data = db.value(connection, "SELECT setting FROM pg_settings WHERE name = 'data_directory'")
+        if not self._local() or not data:
+            return None
+        paths = [str(db.value(connection, "SELECT setting FROM pg_settings WHERE name = 'pg_flashcache.file'") or "")]
+        try:
+            if view := db.cache_view(connection, "pg_stat_flashcache_device"):
+                paths += [str(path) for (path,) in db.rows(connection, f"SELECT path FROM {view}")]
+        except (Refused, MachineError):
+            return None
+        return any(on_one_device(Path(data), Path(data) / path) for path in paths if path)
 
     def memory_peak_mb(self) -> int | None:
         return None
@@ -414,11 +423,16 @@ class ExistingTarget:
 
     def _by_hand(self) -> str:
         steps = [f"ALTER {kind} {name} SET TABLESPACE {space or 'pg_default'}" for kind, name, space in self.moved_back]
-        steps += [
-            f"ALTER SYSTEM RESET {name}" if text is None else f"ALTER SYSTEM SET {name} = {literal(without_secrets(name, text))}"
-            for name, text in self.before.items()
-        ]
+        steps += [self._set_by_hand(name, text) for name, text in self.before.items()]
         steps += [f"DROP DATABASE {self.made_database}"] if self.made_database else []
         state = self.treatment.undo.path
         steps += [f"pgflash doctor CONNINFO --undo --state {state}, and remove that file"] if state.exists() else []
         return "by hand: " + "; ".join(steps) if steps else ""
+
+    def _set_by_hand(self, name: str, text: str | None) -> str:
+        """A value with a password is not shown, and what is shown in its place is no value."""
+        if text is None:
+            return f"ALTER SYSTEM RESET {name}"
+        if without_secrets(name, text) != text:
+            return f"ALTER SYSTEM SET {name} to what {self.undo_path} has for it, which may hold a password"
+        return f"ALTER SYSTEM SET {name} = {literal(text)}"

@@ -10,16 +10,14 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from pgflash import __version__
 from pgflash.errors import DiskFull, OutputError
 from pgflash.pilot.report import charts
-from pgflash.shown import in_template, visible
+from pgflash.shown import in_markdown, in_template
 from pgflash.snapshots.report import Report
 from pgflash.system import disk_full
-
-_SPECIAL = str.maketrans({char: f"\\{char}" for char in "\\`*_|<>[]&"})
 
 
 def _cell(text: str) -> str:
     """For Markdown: names and statements are text, whatever is in them."""
-    return visible(text.replace("\n", " ")).translate(_SPECIAL)
+    return in_markdown(text.replace("\n", " "))
 
 
 def _environment() -> Environment:

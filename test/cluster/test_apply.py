@@ -15,8 +15,10 @@ import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import psycopg
 import pytest
 from pilot.servers import Server, needs_server, reachable
 
@@ -526,3 +528,44 @@ def test_a_switch_over_takes_patroni() -> None:
     rehearsal = Rehearsal(three(), Wanted({}, leader="switchover", commands=COMMANDS))
     with pytest.raises(ServerError, match="a switch-over needs Patroni"):
         rehearsal.run()
+
+
+class Quotes(psycopg.errors.InvalidParameterValue):
+    """The server quotes what it refuses."""
+
+    diag = SimpleNamespace(message_primary='invalid value for "pg_flashcache.follow_conninfo": "host=a password=hunter2 bad"')  # type: ignore[assignment]
+
+
+class Lost:
+    """Refuses the second value, and is gone then."""
+
+    broken = False
+
+    def __init__(self) -> None:
+        self.executed = 0
+
+    def execute(self, *_: Any) -> None:
+        self.executed += 1
+        if self.executed == 2:
+            self.broken = True
+            raise Quotes
+        if self.broken:
+            raise psycopg.OperationalError
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_password_is_not_shown_where_it_cannot_be_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pgflash.cluster.write.AGAIN_S", 0.0)
+    connections = iter([Lost()])
+
+    def connect() -> Any:
+        for connection in connections:
+            return connection
+        raise psycopg.OperationalError
+
+    settings = {"pg_flashcache.write_limit": "23MB", "pg_flashcache.follow_conninfo": "host=a password=hunter2 bad"}
+    with pytest.raises(BrokeOff) as raised:
+        write("n2", connect, settings, {})
+    assert "hunter2" not in str(raised.value) and "written and not put back: pg_flashcache.write_limit" in str(raised.value)

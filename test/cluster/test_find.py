@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from io import StringIO
 from pathlib import Path
@@ -16,8 +19,8 @@ from pilot.servers import Server, needs_server, reachable
 from rich.console import Console
 
 from pgflash.cluster import show
-from pgflash.cluster.find import NODES, Node, find, once
-from pgflash.cluster.gather import Look, look_at
+from pgflash.cluster.find import NODES, STANDBYS, Node, find, known_to, once
+from pgflash.cluster.gather import Look, ask_all, look_at
 from pgflash.cluster.look import Replica
 from pgflash.cluster.patroni import PatroniMember
 from pgflash.connection import parsed
@@ -261,3 +264,80 @@ def test_a_server_without_the_extension_is_not_well() -> None:
     assert show.problems([look("a", seen(stat=None, missing=["database bare has no extension pg_flashcache"]))]) == [
         ("a", "database bare has no extension pg_flashcache")
     ]
+
+
+# --- who is sent a password ---
+
+
+class Curious:
+    """A server that asks for a password in clear, and keeps what it is sent."""
+
+    def __init__(self) -> None:
+        self.socket = socket.create_server(("127.0.0.1", 0))
+        self.port = self.socket.getsockname()[1]
+        self.heard = b""
+        threading.Thread(target=self.listen, daemon=True).start()
+
+    def listen(self) -> None:
+        while True:
+            try:
+                line, _ = self.socket.accept()
+            except OSError:
+                return
+            with line, contextlib.suppress(OSError):
+                while part := line.recv(4096):
+                    self.heard += part
+                    encryption = len(part) == 8  # a request for it
+                    line.sendall(b"N" if encryption else b"R" + (8).to_bytes(4) + (3).to_bytes(4))
+
+
+class Primary:
+    """Without the extension and Citus, and with a standby at this machine, by an address that is not 127.0.0.1."""
+
+    def __init__(self) -> None:
+        self.rows: list[dict[str, Any]] = []
+
+    def execute(self, query: bytes | str) -> Primary:
+        text = query if isinstance(query, str) else query.decode()
+        self.rows = [{"address": "0.0.0.0", "name": "n2"}] if "pg_stat_replication" in text else [{"there": False}]
+        return self
+
+    def fetchall(self) -> list[dict[str, Any]]:
+        return self.rows
+
+    def fetchone(self) -> dict[str, Any]:
+        return self.rows[0]
+
+
+@pytest.mark.parametrize("source", ["string", "environment", "file", "default file"])
+def test_a_standby_that_only_the_primary_names_is_sent_no_password(source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A role with REPLICATION can have any host there."""
+    server = Curious()
+    parts = {"host": "localhost", "port": str(server.port), "user": "postgres", "dbname": "postgres", "sslmode": "disable"}
+    file = tmp_path / ".pgpass"
+    file.write_text("*:*:*:*:tOpS3cret\n")
+    file.chmod(0o600)
+    if source == "string":
+        parts["password"] = "tOpS3cret"
+    elif source == "environment":
+        monkeypatch.setenv("PGPASSWORD", "tOpS3cret")
+    elif source == "file":
+        parts["passfile"] = str(file)
+    else:
+        monkeypatch.setenv("PGPASSFILE", str(file))
+    monkeypatch.setattr("pgflash.safe.extension", lambda _: None)
+    (node,), _ = known_to(Primary(), parts)  # type: ignore[arg-type]
+    try:
+        ((answer, problem),) = ask_all([node], 5, lambda _: None)
+        assert (node.found_by, answer) == (STANDBYS, None)
+        assert b"postgres" in server.heard and b"tOpS3cret" not in server.heard
+        assert problem == "the server asks for a password, and is sent none: only pg_stat_replication names it; name it"
+        ask_all([Node("n2", {**parts, "host": "127.0.0.1"}, "argument")], 5, lambda _: None)  # is named
+        assert b"tOpS3cret" in server.heard
+    finally:
+        server.socket.close()
+
+
+def test_who_is_named_as_well_is_reached_as_named() -> None:
+    (node,) = once([Node("n2", {"host": "h", "password": ""}, STANDBYS), Node("two", {"host": "h", "password": "x"}, NODES)])
+    assert (node.name, node.parts["password"]) == ("two", "x")

@@ -8,7 +8,7 @@ import pytest
 
 from pgflash.cluster.gather import Look
 from pgflash.cluster.look import Replica
-from pgflash.cluster.quorum import refusal, synchronous_needed
+from pgflash.cluster.quorum import refusal, shown_as, synchronous_needed
 
 from .fakes import look, replica, seen
 
@@ -132,4 +132,30 @@ def test_one_of_two_on_the_same_machine_is_told_by_its_name() -> None:
     looks = unknown("r0", "sync", "async")
     looks[0].seen.replicas[:] = [replica("b", "async", address="10.0.0.1"), replica("r0", "sync", address="10.0.0.1")]  # type: ignore[union-attr, index]
     looks[1] = look("b", seen(standby=True, address="10.0.0.1"))
+    assert of(looks, "b", standbys=0) == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("kn\u00f6tchen", "kn??tchen"), ("kn\u00f6tchen", r"kn\xc3\xb6tchen"), ("n" * 70 + ".example", "n" * 63),
+        ("a" * 60 + "\u00f6", "a" * 60 + "??"), ("a" * 60 + "\u00f6", "a" * 60 + r"\xc"),
+    ],
+)  # fmt: skip
+def test_a_name_is_recognized_as_the_server_shows_it(name: str, shown: str) -> None:
+    assert shown in shown_as(name)
+    looks = cluster("FIRST 1 (*)", "sync", receives_as=name)
+    looks[0].seen.replicas[:] = [replica(shown, "sync")]  # type: ignore[union-attr, index]
+    assert of(looks, "b", standbys=0) == "commits would wait: synchronous_standby_names asks for 1 standbys, and 0 would be left"
+
+
+def test_a_name_that_cannot_be_recognized_may_be_any() -> None:
+    """In another encoding, for example; and one at the node's address that no other node receives under."""
+    looks = cluster("FIRST 1 (*)", "sync", receives_as="kn\u00f6tchen")
+    looks[0].seen.replicas[:] = [replica("kn?tchen", "sync")]  # type: ignore[union-attr, index]
+    assert of(looks, "b", standbys=0).startswith("commits would wait")
+    looks = cluster("FIRST 1 (*)", "sync", receives_as="b", address="10.0.0.2")
+    looks[0].seen.replicas[:] = [replica("other", "sync", address="10.0.0.2")]  # type: ignore[union-attr, index]
+    assert of(looks, "b", standbys=0).startswith("commits would wait")
+    looks[2] = look("c", seen(standby=True, receives_as="other"))  # b is behind c, on the same machine
     assert of(looks, "b", standbys=0) == ""

@@ -22,3 +22,6 @@ def test_nothing_of_a_server_is_markup() -> None:
 
 def test_in_markdown() -> None:
     assert in_markdown("a|b `c` *d* e_f \\ & ~~x~~ 12:30 a::b \x1b") == r"a\|b \`c\` \*d\* e_f \\ &amp; \~\~x\~\~ 12:30 a::b \\x1b"
+    assert in_markdown("_x_ a__b pg_x www.evil.example a@b.example cache@20%") == (
+        r"\_x\_ a\_\_b pg_x www&#46;evil.example a&#64;b.example cache@20%"
+    )

@@ -70,6 +70,22 @@ def test_none_is_there(fake: Fake) -> None:
     assert asked(fake).problem == f"{CACHE} is on tmpfs, which has no drive"
 
 
+def mirror(fake: Fake) -> None:
+    at = fake.disk("md0", "9:0", "virtual", size_gb=100, rotational=0)
+    for name in ("sdb", "nvme0n1"):
+        fake.link(f"{at}/slaves/{name}", fake.at(name))
+    fake.mount("/mnt/nvme", "9:0 / /mnt/nvme rw,noatime - ext4 /dev/md0 rw")
+
+
+def test_one_of_two_does_not_answer(fake: Fake) -> None:
+    mirror(fake)
+    assert asked(fake).problem == ""
+    del fake.smart["sdb"]
+    report = asked(fake)
+    assert report.drive == "nvme0n1" and report.health is not None
+    assert report.problem == "sdb: smartctl is not installed, or did not answer: apt-get install smartmontools"
+
+
 class FakeSession(Session):
     """A real server, on a machine of files."""
 
@@ -120,6 +136,20 @@ def test_the_server_shows_it(server: Server, fake: Fake, capsys: pytest.CaptureF
     # it begins anew when a day has begun meanwhile
     assert found["devices"][0]["written_today"] in (1_024_000, 0)
     assert found["devices"][0]["rated_bytes_a_day"] is None
+
+
+@needs_extension
+def test_the_server_shows_the_one_that_answers(server: Server, fake: Fake, capsys: pytest.CaptureFixture[str]) -> None:
+    mirror(fake)
+    fake.mount(str(server.folder), f"9:0 / {server.folder} rw,noatime - ext4 /dev/md0 rw")
+    del fake.smart["sdb"]
+    session = FakeSession(server.dsn, fake)
+    try:
+        status = drives.run(session, None, True)
+    finally:
+        session.close()
+    found = json.loads(capsys.readouterr().out)
+    assert (status, found["devices"][0]["drive"], len(found["problems"])) == (EXIT_ADVICE, "nvme0n1", 1)
 
 
 @needs_extension

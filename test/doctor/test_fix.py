@@ -6,12 +6,14 @@ import json
 import socket
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import psycopg
 import pytest
 
 import pgflash.doctor.checks  # noqa: F401
+from pgflash.doctor import command
 from pgflash.doctor.check import REGISTRY, AlterSystem, Write, examine
 from pgflash.doctor.facts.server import Setting
 from pgflash.doctor.fix import Connection, Fixer, Undo, changes, refusal
@@ -48,6 +50,32 @@ def test_fixed_and_undone(fake: Fake) -> None:
     assert list(made.put_back()) == [f"{SCHEDULER}: bfq again", f"{RATIO}: 10 again"]
     assert (machine.text(RATIO), machine.text(SCHEDULER)) == ("10", "bfq")
     assert not made.undo.path.exists()
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_what_was_put_back_before_an_error_is_said(
+    fake: Fake, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], as_json: bool
+) -> None:
+    fake.put(BYTES, 0)
+    fake.put(RATIO, 10)
+    fake.queue("nvme0n1", "scheduler", "none mq-deadline [bfq]")
+    made = apply(fake, "memory.dirty_background", "devices.scheduler")
+    write = Undo.write
+
+    def full(undo: Undo, entries: list[dict[str, Any]]) -> None:
+        if not entries:
+            raise MachineError("the disk is full", "make room")
+        write(undo, entries)
+
+    monkeypatch.setattr(Undo, "write", full)
+    session = cast(Any, SimpleNamespace(machine=made.machine, connection=None, facts=lambda *_: fake.facts()))
+    with pytest.raises(BrokeOff) as raised:
+        command.run(session, "", "", [], 0, False, False, True, made.undo, False, as_json)
+    assert raised.value.message == f"{RATIO}: 10 again; then: the disk is full"
+    assert raised.value.hint == f"make room; before: {SCHEDULER}: bfq again"
+    assert capsys.readouterr().out == ("" if as_json else f"{SCHEDULER}: bfq again\n")
+    monkeypatch.undo()
+    assert list(made.put_back()) == [f"{RATIO}: 10 again"]
 
 
 def test_changed_since_is_left(fake: Fake) -> None:

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from pgflash.monitoring.textfile import sample
+from pgflash.connection import connect, parsed
+from pgflash.monitoring.textfile import metrics_of, sample
 
 from .conftest import Monitored, pgflash
 
@@ -65,6 +66,14 @@ def test_no_pg_monitor(schema: str) -> None:
         "pg_stat_flashcache_relation: this role may not read it: GRANT pg_monitor TO plain"
     }
     assert "GRANT pg_monitor TO plain" in pgflash("top", f"{schema} user=plain", "--once", "--interval", "0.1").stdout
+
+
+def test_the_agent_gives_no_paths(server: Monitored) -> None:
+    """Who reaches its port need not have a login."""
+    with connect(parsed(server.dsn, 1), 60) as connection:
+        text = metrics_of(connection)
+    assert 'pg_flashcache_device_off{device="1"} 0' in text.splitlines()
+    assert "path=" not in text and 'path="' in sample(server.dsn, 60)
 
 
 def test_metrics_as_json(server: Monitored, tmp_path: Path) -> None:

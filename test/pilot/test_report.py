@@ -431,9 +431,23 @@ def test_titles_cannot_break_out(tmp_path: Path, scenario: Scenario) -> None:
 
 def test_names_of_a_server_are_no_markup() -> None:
     assert _text("Moved: table <b>x</b>, ![y](http://203.0.113.9/t). `pgflash pilot` 12:30") == (
-        "Moved: table &lt;b&gt;x&lt;/b&gt;, !\\[y\\](http&#58;//203.0.113.9/t). `pgflash pilot` 12:30"
+        "Moved: table &lt;b&gt;x&lt;/b&gt;, \\!\\[y\\](http&#58;//203.0.113.9/t). `pgflash pilot` 12:30"
     )
     assert _cell("a|b\n<i>") == "a\\|b &lt;i&gt;"
+    assert _text("cache@20%: ~~x~~ *y*\nwww.evil.example") == "cache@20%: \\~\\~x\\~\\~ \\*y\\*\nwww&#46;evil.example"
+
+
+def test_no_line_of_the_markdown_has_markup_of_others(scenario: Scenario, tmp_path: Path) -> None:
+    runs = made_up("disk", 40.0) + made_up("cache@20%", 4.0, share=0.2)
+    for run in runs:
+        run["conditions"]["disk"] = "[x](http://203.0.113.9/)"
+        run["variant"] += "[x](http://203.0.113.9/)"
+    named = replace(scenario, name="[x](http://203.0.113.9/)")
+    for run in runs:
+        run["scenario"] = named.name
+    study = Study(Path("made-up"), {named.name: named}, [line | {"at": "now"} for line in runs])
+    text = re.sub(r"`[^`\n]*`", "", write([study], tmp_path)["md"].read_text("utf-8"))  # code is none
+    assert "203.0.113.9" in text and "[x]" not in text and "://203" not in text
 
 
 def test_markdown_has_every_table(recorded: Path, tmp_path: Path) -> None:

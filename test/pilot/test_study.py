@@ -9,13 +9,17 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from pgflash.doctor.treatment import Treatment
+from pgflash.pilot import db
+from pgflash.pilot.existing import ExistingTarget
 from pgflash.pilot.loads.tpcc import built
 from pgflash.pilot.report.write import make
 from pgflash.pilot.store import open_study, read_lines, step_key
+from pgflash.pilot.target import Place
 
 from .servers import Server, bin_folder, is_root, needs_server, reachable
 
@@ -355,3 +359,30 @@ def test_a_role_that_may_not_switch_the_cache_is_told_before(place: Path, server
     status, events = run(path, place / "study")
     assert status == 0, events
     assert state(server) == before
+    recorded = list(read_lines(place / "study" / "runs.jsonl"))
+    assert {line["variant"] for line in open_study(place / "study").runs} == {"off", "on"}, recorded
+    for line in open_study(place / "study").runs:  # where the data is, this role is not told
+        assert (line["conditions"]["cache_on_disk"], line["devices"]) == (None, {})
+
+
+def test_steps_by_hand_set_no_wrong_password(tmp_path: Path) -> None:
+    target = ExistingTarget.__new__(ExistingTarget)
+    target.undo_path, target.moved_back, target.made_database = tmp_path / "undo.json", [], ""
+    target.treatment = Treatment(tmp_path / "doctor.json")
+    target.before = {"work_mem": "5MB", "pg_flashcache.follow_conninfo": "host=a password=hunter2", "jit": None}
+    assert target._by_hand() == (
+        "by hand: ALTER SYSTEM SET work_mem = '5MB'; ALTER SYSTEM SET pg_flashcache.follow_conninfo to what"
+        f" {tmp_path}/undo.json has for it, which may hold a password; ALTER SYSTEM RESET jit"
+    )
+
+
+@pytest.mark.parametrize(
+    ("host", "data", "known"), [("/run", "/data", True), ("10.0.0.1", "/data", None), ("shop.example", "/data", None), ("/run", None, None)]
+)
+def test_file_systems_are_those_of_this_machine(monkeypatch: pytest.MonkeyPatch, host: str, data: str | None, known: bool | None) -> None:
+    target = ExistingTarget.__new__(ExistingTarget)
+    target.place = Place(host, 5432, "me", "postgres")
+    settings = {"data_directory": data, "pg_flashcache.file": "/flash/cache"}
+    monkeypatch.setattr(db, "value", lambda _, query: settings[query.rpartition("name = ")[2].strip("'")])
+    monkeypatch.setattr(db, "cache_view", lambda *_: "")
+    assert target._shared(cast(Any, None)) is known  # neither folder is on this machine: both are in that of /

@@ -200,8 +200,8 @@ def test_names_and_statements_are_text() -> None:
     body = html[html.rindex("</head>") :]
     assert "<img" not in body and "<b>&lt;b" not in body and body.count("</script>") == 1
     markdown = render.markdown(made)
-    assert "\\<img src=x" in markdown and "a\\|b" in markdown and "\\`x\\`" in markdown
-    widths = {line.replace("\\|", "").count("|") for line in markdown.splitlines() if line.startswith("| ") and "\\<img" in line}
+    assert "&lt;img src=x" in markdown and "a\\|b" in markdown and "\\`x\\`" in markdown
+    widths = {line.replace("\\|", "").count("|") for line in markdown.splitlines() if line.startswith("| ") and "&lt;img" in line}
     assert widths == {8}
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import time
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from pgflash.pilot.report.figures import KINDS, flash_writes, latency_over_time,
 from pgflash.pilot.report.model import Advice, Figure, Grid, Report
 from pgflash.pilot.scenario import FIGURES, Scenario, figures_of, shipped
 from pgflash.pilot.store import Study
-from pgflash.shown import in_template
+from pgflash.shown import in_markdown, in_template
 from pgflash.system import disk_full
 from pgflash.units import Endurance, OperationPrice, parse_endurance, show_times
 
@@ -64,18 +63,14 @@ def _put(path: Path, text: str) -> Path:
     return path
 
 
-_MARKUP = re.compile(r"[<>&\[\]]|(?<=[a-zA-Z]):(?=//)")
-_ENTITIES = {"<": "&lt;", ">": "&gt;", "&": "&amp;", ":": "&#58;"}
-
-
 def _text(text: str) -> str:
     """For Markdown: a sentence of ours, which may have code in it, with names and messages of a server, which are no links or HTML."""
-    return _MARKUP.sub(lambda found: _ENTITIES.get(found[0], f"\\{found[0]}"), text)
+    return "\n".join(in_markdown(line, code=True) for line in text.split("\n"))
 
 
 def _cell(text: str) -> str:
     """For a table of Markdown."""
-    return _text(text).replace("|", "\\|").replace("\n", " ")
+    return _text(text.replace("\n", " "))
 
 
 # --- from studies to a report -------------------------------------------------------------------------------
