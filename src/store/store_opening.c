@@ -101,9 +101,9 @@ ask_to_open(const Opening *o, int timeout_ms, FcReason *error)
 	ssize_t		result;
 	FcDeviceRequest *r = fc_call_new(o->no, o->op, &result);
 
-	timeout_ms = open_timeout(timeout_ms);
 	if (r != NULL)
 	{
+		timeout_ms = open_timeout(timeout_ms);
 		fill_in(r, o);
 		result = fc_call_make(r, timeout_ms);
 	}
