@@ -139,9 +139,12 @@ wait_warmth($standby, 'here = 230 AND loaded = 230', 'what comes to the primary 
 	my $locker = $primary->background_psql('postgres');
 	$locker->query_safe('BEGIN; LOCK locked IN ACCESS EXCLUSIVE MODE; SELECT pg_current_xact_id()');
 	fc_replayed($primary, $standby);
-	# its flash is empty then
+	# its flash is empty then; and it follows once it has the lock again, which it replays
+	setting($standby, 'follow', 'off');
 	$standby->restart;
 	fc_wait_active($standby);
+	fc_replayed($primary, $standby);
+	setting($standby, 'follow', 'on');
 	wait_warmth($standby, 'missing_locked = 100 AND here = 230 AND loaded = 230', 'nobody waits for a lock');
 	is($standby->safe_psql('postgres', 'SELECT pg_flashcache_is_warm(0.6), pg_flashcache_is_warm(0.7)'), 't|f', 'the share decides');
 	$locker->query_safe('COMMIT');
