@@ -427,8 +427,7 @@ typedef enum FcScrubStep
 {
 	FC_SCRUB_MORE,				/* call again */
 	FC_SCRUB_LATER,				/* the write limit is reached, or a device is
-								 * being opened: call again
-								 * later */
+								 * being opened: call again later */
 	FC_SCRUB_DONE,				/* every slot was dealt with */
 	FC_SCRUB_GAVE_UP,			/* the device fails, or the cache is not in
 								 * use */
