@@ -18,9 +18,7 @@
 
 typedef struct HealthShared
 {
-	pg_atomic_uint64 day;		/* that is today, as the writer knows; 0 =
-								 * none yet; written after: */
-	pg_atomic_uint64 pages[FC_DEVICES]; /* written before it began */
+	uint64		day;			/* that is today; 0 = none yet; the writer's */
 	slock_t		lock;			/* protects what follows; leaf */
 	uint64		path[FC_DEVICES];	/* hash of that which the report is about */
 	FcHealth	health[FC_DEVICES];
@@ -43,9 +41,6 @@ fc_health_shmem_init(void)
 	shared = ShmemInitStruct(part.name, part.size, &found);
 	memset(shared, 0, sizeof(*shared));
 	SpinLockInit(&shared->lock);
-	pg_atomic_init_u64(&shared->day, 0);
-	for (int no = 0; no < FC_DEVICES; no++)
-		pg_atomic_init_u64(&shared->pages[no], 0);
 }
 
 static uint64
@@ -105,26 +100,17 @@ void
 fc_health_note_day(void)
 {
 	uint64		today = (uint64) seconds(GetCurrentTimestamp()) / SECS_PER_DAY;
-	uint64		last = pg_atomic_read_u64(&shared->day);
 
-	/* another device has the number of one that was removed */
-	for (FcDeviceNo no = 0; no < FC_DEVICES; no++)
-		if (unlikely(pg_atomic_read_u64(&shared->pages[no]) > fc_store_counter(no, FC_DEVICE_WRITES)))
-			pg_atomic_write_u64(&shared->pages[no], 0);
-	if (today == last)
+	if (today == shared->day)
 		return;
 	/* a server that has just been started has written nothing on days before */
-	for (FcDeviceNo no = 0; no < FC_DEVICES && last != 0; no++)
-		pg_atomic_write_u64(&shared->pages[no], fc_store_counter(no, FC_DEVICE_WRITES));
-	pg_write_barrier();
-	pg_atomic_write_u64(&shared->day, today);
+	for (FcDeviceNo no = 0; no < FC_DEVICES && shared->day != 0; no++)
+		fc_store_begin_day(no);
+	shared->day = today;
 }
 
 uint64
 fc_health_cache_written_today(FcDeviceNo no)
 {
-	uint64		pages = fc_store_counter(no, FC_DEVICE_WRITES);
-	uint64		before = pg_atomic_read_u64(&shared->pages[no]);
-
-	return (pages - (before <= pages ? before : 0)) * BLCKSZ;
+	return fc_store_written_today(no) * BLCKSZ;
 }

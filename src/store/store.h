@@ -167,6 +167,10 @@ extern bool fc_store_take_warning(FcDeviceNo no, FcReason *why);
 
 extern uint64 fc_store_counter(FcDeviceNo no, FcDeviceCounter counter);
 
+/* Pages written since the day began, or the device was added. */
+extern void fc_store_begin_day(FcDeviceNo no);
+extern uint64 fc_store_written_today(FcDeviceNo no);
+
 /* Slots of the device as opened last. */
 extern uint32 fc_store_slots(FcDeviceNo no);
 

@@ -120,7 +120,7 @@ fc_call_send_all(FcDeviceRequest *const *r)
 {
 	for (FcDeviceNo no = 0; no < FC_DEVICES; no++)
 		if (r[no] != NULL)
-			fc_process_send(no);
+			(void) fc_process_send(no);
 }
 
 void
@@ -130,7 +130,11 @@ fc_call_await_all(FcDeviceRequest *const *r, ssize_t *result, uint64 begin, int 
 		if (r[no] != NULL)
 		{
 			result[no] = result_of(r[no], fc_process_await(no, begin, timeout_ms));
-			/* without a limit: the settings have set one, which is over for all */
+
+			/*
+			 * without a limit: the settings have set one, which is over for
+			 * all
+			 */
 			if (timeout_ms == 0 && result[no] == -ETIMEDOUT)
 				timeout_ms = 1;
 		}

@@ -257,6 +257,15 @@ typedef struct FcDeviceRequest
 /* A request to be filled in; NULL, and the result instead of one, if none can be made.  Only the writer makes any. */
 extern FcDeviceRequest *fc_call_new(FcDeviceNo no, FcDeviceOp op, ssize_t *result);
 
+/*
+ * store_opening.c: the device is to be let go of, and what is under way is of no
+ * interest any more; how long that may take; it has been let go of, or the
+ * process is given up.
+ */
+extern FcDeviceRequest *fc_new_close(FcDeviceNo no, bool undo, ssize_t *result);
+extern int	fc_close_timeout(int timeout_ms);
+extern void fc_end_close(FcDeviceNo no, ssize_t result);
+
 /* Makes it, and returns its result. */
 extern ssize_t fc_call_make(FcDeviceRequest *r, int timeout_ms);
 
@@ -266,6 +275,7 @@ extern ssize_t fc_call_make(FcDeviceRequest *r, int timeout_ms);
 extern bool fc_call_begin(FcDeviceRequest *r);
 extern FcDeviceOp fc_call_under_way(FcDeviceNo no);
 extern FcDeviceRequest *fc_call_look(FcDeviceNo no, int timeout_ms, ssize_t *result);
+
 /*
  * Makes several at once, at most one of each device, and waits for all of them
  * as long as for one.  By number of the device; where r is NULL there is none,

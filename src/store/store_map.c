@@ -40,6 +40,8 @@ typedef struct DeviceShared
 {
 	pg_atomic_uint32 state;		/* FcDeviceState; a late look does no harm */
 	pg_atomic_uint64 next_probe;	/* TimestampTz, 0 = none; for views */
+	pg_atomic_uint64 written_before;	/* today, of FC_DEVICE_WRITES; for
+										 * views */
 	pg_atomic_uint64 passed_at; /* when a trial of a suspect device was begun
 								 * that it passed, ns; a late look does no
 								 * harm */
@@ -101,6 +103,7 @@ fc_store_map_init(uint32 slots, uint32 first)
 	{
 		pg_atomic_init_u32(&map->device[no].state, no == FC_THE_DEVICE ? FC_DEVICE_ACTIVE : FC_DEVICE_NONE);
 		pg_atomic_init_u64(&map->device[no].next_probe, 0);
+		pg_atomic_init_u64(&map->device[no].written_before, 0);
 		pg_atomic_init_u64(&map->device[no].passed_at, 0);
 		pg_atomic_init_u32(&map->device[no].wrong_in_a_row, 0);
 		pg_atomic_init_u32(&map->device[no].doubtful, 0);
@@ -446,6 +449,7 @@ fc_device_forget_counters(FcDeviceNo no)
 	for (int i = 0; i < FC_STRIPES; i++)
 		for (int j = 0; j < FC_DEVICE_COUNTERS; j++)
 			pg_atomic_write_u64(&map->stripe[i].counter[no][j], 0);
+	pg_atomic_write_u64(&map->device[no].written_before, 0);
 }
 
 uint64
@@ -456,4 +460,19 @@ fc_store_counter(FcDeviceNo no, FcDeviceCounter counter)
 	for (int i = 0; i < FC_STRIPES; i++)
 		sum += pg_atomic_read_u64(&map->stripe[i].counter[no][counter]);
 	return sum;
+}
+
+void
+fc_store_begin_day(FcDeviceNo no)
+{
+	pg_atomic_write_u64(&map->device[no].written_before, fc_store_counter(no, FC_DEVICE_WRITES));
+}
+
+uint64
+fc_store_written_today(FcDeviceNo no)
+{
+	uint64		pages = fc_store_counter(no, FC_DEVICE_WRITES);
+	uint64		before = pg_atomic_read_u64(&map->device[no].written_before);
+
+	return pages - Min(before, pages);
 }

@@ -236,20 +236,41 @@ fc_store_answers(FcDeviceNo no, int timeout_ms, FcReason *error)
 	return result != -ETIMEDOUT || fc_state_no_answer(result, timeout_ms, error);
 }
 
-static void
-release(FcDeviceNo no, int timeout_ms, bool undo)
+FcDeviceRequest *
+fc_new_close(FcDeviceNo no, bool undo, ssize_t *result)
 {
-	ssize_t		result;
 	FcDeviceRequest *r;
 
 	Assert(no < FC_DEVICES);
 	fc_process_turn_away(no);
-	r = fc_call_new(no, FC_OP_CLOSE, &result);
+	r = fc_call_new(no, FC_OP_CLOSE, result);
 	if (r != NULL)
 		r->undo = undo;
-	if (result == FC_NO_PROCESS || (r != NULL && fc_call_make(r, timeout_ms > 0 ? Min(timeout_ms, OPEN_TIMEOUT_MS) : OPEN_TIMEOUT_MS) == 0))
-		return;
-	fc_process_abandon(no);
+	return r;
+}
+
+int
+fc_close_timeout(int timeout_ms)
+{
+	return timeout_ms > 0 ? Min(timeout_ms, OPEN_TIMEOUT_MS) : OPEN_TIMEOUT_MS;
+}
+
+void
+fc_end_close(FcDeviceNo no, ssize_t result)
+{
+	if (result != 0 && result != FC_NO_PROCESS)
+		fc_process_abandon(no);
+}
+
+static void
+release(FcDeviceNo no, int timeout_ms, bool undo)
+{
+	ssize_t		result;
+	FcDeviceRequest *r = fc_new_close(no, undo, &result);
+
+	if (r != NULL)
+		result = fc_call_make(r, fc_close_timeout(timeout_ms));
+	fc_end_close(no, result);
 }
 
 void

@@ -331,9 +331,8 @@ reload(uint64 *begin, uint64 *limit)
 	return timeout_ms >= 0;
 }
 
-/* False, and there is no process any more, if it has died. */
-static bool
-make_request(FcDeviceNo no)
+bool
+fc_process_send(FcDeviceNo no)
 {
 	Process    *p = &processes[no];
 	char		request = REQUEST;
@@ -352,7 +351,7 @@ fc_process_begin(FcDeviceNo no)
 {
 	Process    *p = &processes[no];
 
-	if (!make_request(no))
+	if (!fc_process_send(no))
 		return false;
 	p->looked_for = true;
 	p->since = fc_now_ns();
@@ -402,16 +401,10 @@ fc_process_look(FcDeviceNo no, int timeout_ms, bool *late)
 	return p->sock >= 0 ? FC_ANSWERED : FC_NOBODY;
 }
 
-void
-fc_process_send(FcDeviceNo no)
-{
-	(void) make_request(no);
-}
-
 FcAnswer
 fc_process_call(FcDeviceNo no, int timeout_ms)
 {
-	fc_process_send(no);
+	(void) fc_process_send(no);
 	return fc_process_await(no, fc_now_ns(), timeout_ms);
 }
 

@@ -70,9 +70,10 @@ extern FcAnswer fc_process_call(FcDeviceNo no, int timeout_ms);
 /*
  * The same in two steps, so that several devices can be asked at once: makes
  * the request; and waits for its answer, as if it had been made at `begin`.  The
- * latter can be done again.
+ * latter can be done again.  False, and there is no process any more, if it has
+ * died.
  */
-extern void fc_process_send(FcDeviceNo no);
+extern bool fc_process_send(FcDeviceNo no);
 extern FcAnswer fc_process_await(FcDeviceNo no, uint64 begin, int timeout_ms);
 
 /*

@@ -21,9 +21,6 @@
 
 #define BIT(no) (UINT32_C(1) << (no))
 
-/* To let go of the devices is waited for so long at most. */
-#define RELEASE_MS 10000
-
 /* A device that is well passes its trial so soon, as a rule. */
 #define SOON_MS 100
 
@@ -253,14 +250,8 @@ fc_store_release_all(int timeout_ms)
 	ssize_t		result[FC_DEVICES];
 
 	for (FcDeviceNo no = 0; no < FC_DEVICES; no++)
-	{
-		fc_process_turn_away(no);
-		r[no] = fc_call_new(no, FC_OP_CLOSE, &result[no]);
-		if (r[no] != NULL)
-			r[no]->undo = false;
-	}
-	fc_call_make_all(r, result, timeout_ms > 0 ? Min(timeout_ms, RELEASE_MS) : RELEASE_MS);
+		r[no] = fc_new_close(no, false, &result[no]);
+	fc_call_make_all(r, result, fc_close_timeout(timeout_ms));
 	for (FcDeviceNo no = 0; no < FC_DEVICES; no++)
-		if (result[no] != 0 && result[no] != FC_NO_PROCESS)
-			fc_process_abandon(no);
+		fc_end_close(no, result[no]);
 }
