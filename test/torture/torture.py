@@ -752,10 +752,20 @@ class Torture:
         return False
 
     def compare_standby(self) -> None:
-        """It has caught up, and has the same rows."""
+        """It has caught up, and has the same rows.
+
+        A transaction that has ended with a former primary, without a record of that, keeps its locks on a standby until a
+        record of a checkpoint says that it can't run any more; which none says while an older one is prepared (PostgreSQL's
+        own, StandbyReleaseOldLocks).
+        """
         assert self.standby is not None
+        rng = random.Random(f"{self.seed}/{self.round}/compare")
+        for session in self.sessions:
+            if isinstance(session, sessions.TwoPhase):
+                session.settle()
+                session.finish_prepared(rng)
         with self.server.connect() as conn, self.standby.connect(sessions.MAIN) as other:
-            conn.run("CHECKPOINT")  # tells a standby which transactions have ended with the former primary, and their locks
+            conn.run("CHECKPOINT")
             self.wait_standby(conn, other)
             with self.server.connect(sessions.MAIN) as here:
                 for table in ("shared", "w0_x", "w1_x", "w2_y"):
