@@ -41,6 +41,7 @@ import devices
 import health
 import pq
 import sessions
+import witness
 from cluster import TROUBLE, Failure, Server, lsn, run, wait_until
 
 # By how much a round's number of operations differs from the one that was asked for.
@@ -203,6 +204,12 @@ class Torture:
             return []
         kinds = (sessions.Writer, sessions.Reader)
         return [s.conn.pid for s in self.sessions if isinstance(s, kinds) and s.conn is not None]
+
+    def testimony(self, database: str, error: pq.SqlError) -> list[str]:
+        if not witness.contradicts_itself(error):
+            return []
+        last = [f"{session.name}: {line[:200]}" for session in self.sessions for line in tuple(session.journal.last)]
+        return [*witness.testimony(self.server, database, error), *last]
 
     def check_counters(self, conn: pq.Connection) -> None:
         counters = (*COUNTERS, *EXTENT_COUNTERS)
