@@ -199,7 +199,7 @@ fc_writer_look_for_others(void)
 		fc_warm_give_up("the first device cannot be opened");
 	fc_cache_purge_unless(true);	/* O2 */
 	fc_devices_first_is_away(&without_first);
-	if (fc_writer_note_active(fc_cache_set_state(FC_STATE_ACTIVE, NULL))) /* O4 */
+	if (fc_writer_note_active(fc_cache_set_state(FC_STATE_ACTIVE, NULL)))	/* O4 */
 		ereport(LOG, (errmsg("pg_flashcache is active without its first device")));
 }
 
