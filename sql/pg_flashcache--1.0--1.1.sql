@@ -430,6 +430,14 @@ LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION pg_flashcache_relation_pages(bigint) IS
 	'pages of each relation of this database on flash and in shared buffers; of a cache with more slots than max_slots, one of every sampled slots is looked at';
 
+CREATE FUNCTION pg_flashcache_relation_bytes(relid oid)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'fc_relation_bytes'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION pg_flashcache_relation_bytes(oid) IS
+	'bytes of the main fork of a relation of this database, without a lock on it; NULL if it has none';
+
 CREATE VIEW pg_flashcache_relations AS
 	SELECT c.oid AS relid, n.nspname AS schemaname, c.relname, c.relkind,
 		z.bytes, z.bytes OPERATOR(pg_catalog./) z.block_size AS blocks,
@@ -446,7 +454,7 @@ CREATE VIEW pg_flashcache_relations AS
 		LEFT JOIN @extschema@.pg_flashcache_relation_pages() p ON p.relid OPERATOR(pg_catalog.=) c.oid
 		LEFT JOIN (SELECT s.relid, s.hits, s.os_cache_hits, s.disk_reads, s.hits OPERATOR(pg_catalog.+) s.disk_reads AS reads
 			FROM @extschema@.pg_flashcache_relation_stat() s) r ON r.relid OPERATOR(pg_catalog.=) c.oid,
-		LATERAL (SELECT pg_catalog.pg_relation_size(c.oid, 'main') AS bytes,
+		LATERAL (SELECT @extschema@.pg_flashcache_relation_bytes(c.oid) AS bytes,
 			pg_catalog.current_setting('block_size')::bigint AS block_size) z
 	WHERE c.relkind OPERATOR(pg_catalog.=) ANY (ARRAY['r', 'i', 't', 'm', 'S']::"char"[])
 		AND c.relpersistence OPERATOR(pg_catalog.<>) 't';
@@ -578,6 +586,7 @@ COMMENT ON FUNCTION pg_flashcache_tracking_stat() IS
 
 REVOKE ALL ON FUNCTION pg_flashcache_relation_stat() FROM PUBLIC;
 REVOKE ALL ON FUNCTION pg_flashcache_relation_pages(bigint) FROM PUBLIC;
+REVOKE ALL ON FUNCTION pg_flashcache_relation_bytes(oid) FROM PUBLIC;
 REVOKE ALL ON FUNCTION pg_flashcache_latency_stat() FROM PUBLIC;
 REVOKE ALL ON FUNCTION pg_flashcache_tracking_stat() FROM PUBLIC;
 REVOKE ALL ON pg_stat_flashcache_relation FROM PUBLIC;
@@ -586,6 +595,7 @@ REVOKE ALL ON pg_stat_flashcache_latency FROM PUBLIC;
 
 GRANT EXECUTE ON FUNCTION pg_flashcache_relation_stat() TO pg_read_all_stats;
 GRANT EXECUTE ON FUNCTION pg_flashcache_relation_pages(bigint) TO pg_read_all_stats;
+GRANT EXECUTE ON FUNCTION pg_flashcache_relation_bytes(oid) TO pg_read_all_stats;
 GRANT EXECUTE ON FUNCTION pg_flashcache_latency_stat() TO pg_read_all_stats;
 GRANT EXECUTE ON FUNCTION pg_flashcache_tracking_stat() TO pg_read_all_stats;
 GRANT SELECT ON pg_stat_flashcache_relation TO pg_read_all_stats;

@@ -12,6 +12,8 @@
  */
 #include "postgres.h"
 
+#include <sys/stat.h>
+
 #include "cache/cache.h"
 #include "catalog/pg_authid_d.h"
 #include "compat.h"
@@ -25,17 +27,21 @@
 #include "stats/stats_relation.h"
 #include "stats/stats_statement.h"
 #include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/fmgrprotos.h"
 #include "utils/hsearch.h"
 #include "utils/tuplestore.h"
 
 FC_EXPORT Datum fc_relation_stat(PG_FUNCTION_ARGS);
 FC_EXPORT Datum fc_relation_pages(PG_FUNCTION_ARGS);
+FC_EXPORT Datum fc_relation_bytes(PG_FUNCTION_ARGS);
 FC_EXPORT Datum fc_statement_stat(PG_FUNCTION_ARGS);
 FC_EXPORT Datum fc_latency_stat(PG_FUNCTION_ARGS);
 FC_EXPORT Datum fc_tracking_stat(PG_FUNCTION_ARGS);
 
 PG_FUNCTION_INFO_V1(fc_relation_stat);
 PG_FUNCTION_INFO_V1(fc_relation_pages);
+PG_FUNCTION_INFO_V1(fc_relation_bytes);
 PG_FUNCTION_INFO_V1(fc_statement_stat);
 PG_FUNCTION_INFO_V1(fc_latency_stat);
 PG_FUNCTION_INFO_V1(fc_tracking_stat);
@@ -116,6 +122,46 @@ fc_relation_stat(PG_FUNCTION_ARGS)
 		put(rsinfo, &row);
 	}
 	return (Datum) 0;
+}
+
+/*
+ * Size of a relation's main fork, NULL if it has none or is gone.  As
+ * pg_relation_size() but for the lock on the relation: a view of many must not
+ * wait for whoever changes one of them.  The file may be exchanged for another
+ * meanwhile.
+ */
+Datum
+fc_relation_bytes(PG_FUNCTION_ARGS)
+{
+	static const Oid args[] = {OIDOID};
+	LOCAL_FCINFO(path_of, 1);
+	Datum		found;
+	char	   *path;
+	int64		bytes = 0;
+
+	check_declared(fcinfo, INT8OID, false, lengthof(args), args);
+	InitFunctionCallInfoData(*path_of, NULL, 1, InvalidOid, NULL, NULL);
+	path_of->args[0].value = PG_GETARG_DATUM(0);
+	path_of->args[0].isnull = false;
+	found = pg_relation_filepath(path_of);
+	if (path_of->isnull)
+		PG_RETURN_NULL();
+	path = text_to_cstring(DatumGetTextPP(found));
+	for (int segment = 0;; segment++)
+	{
+		char	   *file = segment == 0 ? path : psprintf("%s.%d", path, segment);
+		struct stat st;
+
+		CHECK_FOR_INTERRUPTS();
+		if (stat(file, &st) == 0)
+			bytes += st.st_size;
+		else if (errno != ENOENT)
+			ereport(ERROR, (errcode_for_file_access(), errmsg("could not stat file \"%s\": %m", file)));
+		else if (segment == 0)
+			PG_RETURN_NULL();
+		else
+			PG_RETURN_INT64(bytes);
+	}
 }
 
 /* What flash and shared buffers hold of the relations of this database, and of shared ones. */

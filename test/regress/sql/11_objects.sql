@@ -15,6 +15,11 @@ SELECT count(*) = count(DISTINCT relid) AS once, bool_and(flash_share IS NULL OR
   bool_and(reads = 0 OR abs(flash_read_share + os_cache_read_share + disk_read_share - 1) < 1e-9) AS parts,
   bool_and(reads > 0 OR flash_read_share IS NULL AND os_cache_read_share IS NULL AND disk_read_share IS NULL) AS none
 FROM pg_flashcache_relations;
+-- sizes, without a lock; none of what has no file, or is not there
+SELECT bool_and(pg_flashcache_relation_bytes(oid) = pg_relation_size(oid, 'main')) AS same
+FROM pg_class WHERE relkind IN ('r', 'i', 't') AND relname IN ('pg_class', 'pg_class_oid_index', 'pg_database', 'pg_proc');
+SELECT pg_flashcache_relation_bytes('pg_views'::regclass) AS of_a_view, pg_flashcache_relation_bytes(0) AS of_nothing;
+SELECT pg_flashcache_relation_bytes(NULL);
 SELECT pg_flashcache_relation_pages(0);
 SELECT pg_flashcache_relation_pages(NULL);
 
