@@ -565,7 +565,18 @@ class Writer(Session):
         self.run(f"DROP TABLESPACE {space}")
 
     def op_catalog(self, rng: random.Random) -> None:
-        table = rng.choice(("pg_class", "pg_attribute", "pg_index", "pg_depend", "pg_statistic"))
+        """Of catalogs whose rows nobody here updates, or which may lose some: see rewrite_catalog()."""
+        self.rewrite_of(rng.choice(("pg_type", "pg_attrdef", "pg_statistic")))
+
+    def rewrite_catalog(self, rng: random.Random) -> None:
+        """The others, while no transaction of other sessions is in progress.
+
+        PostgreSQL loses rows of a catalog whose updates are rolled back while it is rewritten: docs/reliability.md.
+        """
+        self.ready()
+        self.rewrite_of(rng.choice(("pg_class", "pg_attribute", "pg_index", "pg_depend")))
+
+    def rewrite_of(self, table: str) -> None:
         self.rewrite(f"VACUUM FULL {table}", lambda: self.run(f"SELECT sum(length(t::text)) FROM {table} t"))
 
     # ---- after a recovery ----

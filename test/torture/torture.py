@@ -932,6 +932,8 @@ class Torture:
             session.settle()
         for session in self.sessions:
             session.finish_prepared(rng)
+        if rng.random() < 0.5:
+            next(session for session in self.sessions if isinstance(session, sessions.Writer)).rewrite_catalog(rng)
         for session in self.sessions:
             session.check(rng, crashed)
             session.disconnect()

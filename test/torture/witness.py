@@ -13,7 +13,7 @@ from cluster import Server
 BY_INDEX = "SET enable_seqscan = off; SET enable_bitmapscan = off"
 BY_PAGES = "SET enable_indexscan = off; SET enable_indexonlyscan = off; SET enable_bitmapscan = off; SET enable_seqscan = on"
 ROWS = (
-    "SELECT ctid, xmin, xmax, oid, relname, relkind, relfilenode, reltoastrelid, relnatts FROM pg_class WHERE oid = {0}",
+    "SELECT ctid, xmin, xmax, oid, relname, relkind, relfilenode, reltoastrelid, relnatts FROM pg_class WHERE oid = {0} OR relname = '{1}'",
     "SELECT ctid, xmin, xmax, attname, attnum FROM pg_attribute WHERE attrelid = {0}",
 )
 AROUND = (
@@ -29,13 +29,18 @@ AROUND = (
 )
 
 
+# Of a relation that is there in part, or that a session has made and that is not there at all.
+ABOUT = re.compile(r"OID (?P<oid>\d+)|relation \"(?P<name>\w+)\" does not exist")
+
+
 def contradicts_itself(error: pq.SqlError) -> bool:
-    return error.state in ("XX000", "XX001", "XX002") and re.search(r"OID \d+", error.message) is not None
+    return error.state in ("XX000", "XX001", "XX002", "42P01") and ABOUT.search(error.message) is not None
 
 
 def testimony(server: Server, database: str, error: pq.SqlError) -> list[str]:
-    found = re.search(r"OID (\d+)", error.message)
+    found = ABOUT.search(error.message)
     assert found is not None
+    of = (found["oid"] or "0", found["name"] or "")
     lines = []
     try:
         with server.connect(database, "witness") as conn:
@@ -43,9 +48,9 @@ def testimony(server: Server, database: str, error: pq.SqlError) -> list[str]:
             for way in (BY_INDEX, BY_PAGES):
                 conn.run(way)
                 for sql in ROWS:
-                    lines += _ask(conn, sql.format(found[1]))
+                    lines += _ask(conn, sql.format(*of))
             for sql in AROUND:
-                lines += _ask(conn, sql.format(found[1]))
+                lines += _ask(conn, sql.format(*of))
     except pq.Lost as lost:
         lines.append(f"lost: {lost}")
     return lines
