@@ -569,12 +569,14 @@ CREATE FUNCTION pg_flashcache_tracking_stat(
 	OUT statements integer,
 	OUT max_statements integer,
 	OUT statements_given_up bigint,
+	OUT statements_reason text,
+	OUT statements_hint text,
 	OUT stats_reset timestamptz)
 AS 'MODULE_PATHNAME', 'fc_tracking_stat'
 LANGUAGE C VOLATILE PARALLEL SAFE;
 
 COMMENT ON FUNCTION pg_flashcache_tracking_stat() IS
-	'how many relations and statements have counters of their own, in all databases, the most that can have, and how many statements have lost theirs since the last reset';
+	'how many relations and statements have counters of their own, in all databases, the most that can have, how many statements have lost theirs since the last reset, and, if statements are not counted, why not and what to do';
 
 REVOKE ALL ON FUNCTION pg_flashcache_relation_stat() FROM PUBLIC;
 REVOKE ALL ON FUNCTION pg_flashcache_relation_pages(bigint) FROM PUBLIC;
@@ -700,6 +702,7 @@ CREATE FUNCTION pg_flashcache_snapshot_collect(
 RETURNS SETOF record
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
+SET client_min_messages = 'warning'
 SET jit = off
 SET timezone = 'UTC'
 SET datestyle = 'ISO, YMD'

@@ -146,7 +146,7 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
             Panel("table", "Statements by time of disk reads", "s",
                   (("topk(20, sum by (instance, datname, queryid) "
                     "(increase(pg_flashcache_statement_disk_read_seconds_total{i}[$__range])))", "seconds"),),
-                  "pg_stat_statements has the text of each queryid.", width=24, since="1.1"),
+                  "pg_stat_statements has the text of each queryid. If nothing is here, pg_flashcache_tracking_stat() shows why.", width=24, since="1.1"),
         ),
     ),
 )  # fmt: skip

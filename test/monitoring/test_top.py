@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import psycopg
 import pytest
 from rich.console import Console
 
@@ -201,6 +202,22 @@ def test_an_older_extension_and_none(server: Monitored) -> None:
         assert found["relations"] is None and found["tps"] >= 0
         missing = "pg_stat_flashcache_relation: not in version 1.0" if extension else "has no extension pg_flashcache"
         assert any(missing in line for line in found["missing"])
+
+
+def test_statements_that_are_not_counted(server: Monitored) -> None:
+    """None at all: why, and what to do, as the server says it."""
+    dsn = f"{server.dsn} options='-c pg_flashcache.track_statements=off'"
+    with psycopg.connect(dsn) as connection:
+        connection.execute("SELECT pg_flashcache_reset_stats()")
+    done = pgflash("top", "--json", "--interval", "0.2", dsn)
+    (found,) = json.loads(done.stdout)["servers"]
+    words = "not counted: pg_flashcache.track_statements is off. Set pg_flashcache.track_statements = auto."
+    assert found["statements"] == [] and found["missing"] == [f"pg_stat_flashcache_statements: {words}"]
+    shown = pgflash("top", "--once", "--interval", "0.2", dsn).stdout
+    assert f"statements: pg_stat_flashcache_statements: {words}" in " ".join(shown.split())
+    server.read()
+    (found,) = json.loads(pgflash("top", "--json", "--interval", "0.2", server.dsn).stdout)["servers"]
+    assert found["statements"] and found["missing"] == []
 
 
 @pytest.mark.parametrize("output", ["--json", "--once"])
