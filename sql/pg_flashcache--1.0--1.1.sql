@@ -1491,6 +1491,10 @@ BEGIN
 		RAISE invalid_parameter_value USING MESSAGE = 'a node is one server: its connection string names several',
 			HINT = 'Add each of them as a node of its own.';
 	END IF;
+	IF NOT given ?| '{host,hostaddr,service}' THEN
+		RAISE invalid_parameter_value USING MESSAGE = 'the connection string of the node does not say where it is',
+			HINT = 'Give host (a name, an address, or the folder of a Unix socket), hostaddr or service. All replicas have the same nodes: without a host, each would ask itself.';
+	END IF;
 	IF pg_is_in_recovery() THEN
 		RAISE read_only_sql_transaction USING MESSAGE = 'nodes cannot be added on a standby',
 			HINT = 'Add them on the primary: its standbys have the same nodes.';
