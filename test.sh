@@ -117,6 +117,7 @@ fi
 if [ -n "$place" ] || [ "$do" = install ]; then
   ! wanted Fetches upstream || fc_upstream_fetch "$root/build/upstream" ${place:+"$place"} >/dev/null
   ! wanted Fetches python || fc_python_make "$root"
+  ! wanted Fetches python-beside || [ -z "$place" ] || fc_python_for "$root" "$(fc_inside_python "$place")"
   ! wanted Fetches docs || fc_python_make "$root" docs
   ! wanted Fetches trixie || ! fc_trixie_can >/dev/null || fc_trixie_make "$root"
   [ "$do" = run ] || exit 0

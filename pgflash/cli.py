@@ -42,11 +42,10 @@ from pgflash.snapshots import commands as snapshot_commands
 from pgflash.system import raise_on_signals
 from pgflash.top.cli import top_command
 from pgflash.units import ENDURANCE_FORMS, PRICE_FORMS, Endurance, OperationPrice, parse_endurance, parse_operation_price
+from pgflash.usage import Commands
 
-app = typer.Typer(
-    no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help="The command line tool of pg_flashcache."
-)
-pilot = typer.Typer(no_args_is_help=True, help="The pilot study: will flash help, how much of it, and used how?")
+app = Commands(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help="The command line tool of pg_flashcache.")
+pilot = Commands(no_args_is_help=True, help="The pilot study: will flash help, how much of it, and used how?")
 app.add_typer(pilot, name="pilot")
 snapshot_commands.register(app)
 app.add_typer(monitoring, name="monitoring")

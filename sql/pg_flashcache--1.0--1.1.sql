@@ -577,12 +577,14 @@ CREATE FUNCTION pg_flashcache_tracking_stat(
 	OUT statements integer,
 	OUT max_statements integer,
 	OUT statements_given_up bigint,
+	OUT statements_reason text,
+	OUT statements_hint text,
 	OUT stats_reset timestamptz)
 AS 'MODULE_PATHNAME', 'fc_tracking_stat'
 LANGUAGE C VOLATILE PARALLEL SAFE;
 
 COMMENT ON FUNCTION pg_flashcache_tracking_stat() IS
-	'how many relations and statements have counters of their own, in all databases, the most that can have, and how many statements have lost theirs since the last reset';
+	'how many relations and statements have counters of their own, in all databases, the most that can have, how many statements have lost theirs since the last reset, and, if statements are not counted, why not and what to do';
 
 REVOKE ALL ON FUNCTION pg_flashcache_relation_stat() FROM PUBLIC;
 REVOKE ALL ON FUNCTION pg_flashcache_relation_pages(bigint) FROM PUBLIC;
@@ -710,6 +712,7 @@ CREATE FUNCTION pg_flashcache_snapshot_collect(
 RETURNS SETOF record
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
+SET client_min_messages = 'warning'
 SET jit = off
 SET timezone = 'UTC'
 SET datestyle = 'ISO, YMD'
@@ -1497,6 +1500,10 @@ BEGIN
 	IF concat(given ->> 'host', given ->> 'hostaddr', given ->> 'port') ~ ',' THEN
 		RAISE invalid_parameter_value USING MESSAGE = 'a node is one server: its connection string names several',
 			HINT = 'Add each of them as a node of its own.';
+	END IF;
+	IF NOT given ?| '{host,hostaddr,service}' THEN
+		RAISE invalid_parameter_value USING MESSAGE = 'the connection string of the node does not say where it is',
+			HINT = 'Give host (a name, an address, or the folder of a Unix socket), hostaddr or service. All replicas have the same nodes: without a host, each would ask itself.';
 	END IF;
 	IF pg_is_in_recovery() THEN
 		RAISE read_only_sql_transaction USING MESSAGE = 'nodes cannot be added on a standby',

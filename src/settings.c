@@ -104,6 +104,20 @@ static const struct config_enum_entry bypass_options[] = {
 	{NULL, 0, false},
 };
 
+/* It was a boolean: those spellings are accepted, and not shown. */
+static const struct config_enum_entry track_statements_options[] = {
+	{"off", FC_TRACK_STATEMENTS_OFF, false},
+	{"auto", FC_TRACK_STATEMENTS_AUTO, false},
+	{"on", FC_TRACK_STATEMENTS_ON, false},
+	{"false", FC_TRACK_STATEMENTS_OFF, true},
+	{"true", FC_TRACK_STATEMENTS_ON, true},
+	{"no", FC_TRACK_STATEMENTS_OFF, true},
+	{"yes", FC_TRACK_STATEMENTS_ON, true},
+	{"0", FC_TRACK_STATEMENTS_OFF, true},
+	{"1", FC_TRACK_STATEMENTS_ON, true},
+	{NULL, 0, false}
+};
+
 static bool
 check_file(char **newval, void **extra, GucSource source)
 {
@@ -378,10 +392,10 @@ fc_settings_define(void)
 							 "See pg_stat_flashcache_relation.",
 							 &fc_setting_track_relations, true,
 							 PGC_SUSET, 0, NULL, NULL, NULL);
-	DefineCustomBoolVariable(asked("pg_flashcache.track_statements"),
+	DefineCustomEnumVariable(asked("pg_flashcache.track_statements"),
 							 "Counts reads by statement.",
-							 "See pg_stat_flashcache_statements. Off at the start of the server, it asks for no query identifiers either.",
-							 &fc_setting_track_statements, true,
+							 "See pg_stat_flashcache_statements. \"auto\" counts statements that have query identifiers; \"on\" at the start of the server also asks for these.",
+							 &fc_setting_track_statements, FC_TRACK_STATEMENTS_AUTO, track_statements_options,
 							 PGC_SUSET, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable(asked("pg_flashcache.max_tracked_relations"),
 							"Most relations that have counters of their own.",

@@ -22,6 +22,7 @@
 #include "miscadmin.h"
 #include "objects.h"
 #include "sql_row.h"
+#include "statements.h"
 #include "stats/stats.h"
 #include "stats/stats_latency.h"
 #include "stats/stats_relation.h"
@@ -368,6 +369,9 @@ fc_statement_stat(PG_FUNCTION_ARGS)
 	bool		sees_all = has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS);
 	uint64		c[FC_PLACE_COUNTERS] = {0};
 	FcStatement s = {0};
+	bool		none = true;
+	const char *reason;
+	const char *hint;
 	HTAB	   *texts;
 	Row			row;
 
@@ -382,7 +386,13 @@ fc_statement_stat(PG_FUNCTION_ARGS)
 			continue;
 		make_statement_row(&row, &s, c, text_of(texts, &s));
 		put(rsinfo, &row);
+		none = false;
 	}
+	/* who reads texts is a person, who would wonder */
+	if (none && PG_GETARG_BOOL(0) && (reason = fc_statements_reason(&hint)) != NULL)
+		ereport(NOTICE,
+				(errmsg("statements are not counted: %s", reason),
+				 errhint("%s", hint)));
 	return (Datum) 0;
 }
 
@@ -433,6 +443,8 @@ fc_latency_stat(PG_FUNCTION_ARGS)
 Datum
 fc_tracking_stat(PG_FUNCTION_ARGS)
 {
+	const char *hint = NULL;
+	const char *reason = fc_statements_reason(&hint);
 	uint64		given_up;
 	Row			row = {0};
 
@@ -442,6 +454,8 @@ fc_tracking_stat(PG_FUNCTION_ARGS)
 	add(&row, INT4OID, Int32GetDatum((int32) fc_stats_statements_tracked(&given_up)), false);
 	add(&row, INT4OID, Int32GetDatum(fc_setting_max_tracked_statements), false);
 	add_int8(&row, given_up);
+	add_text(&row, reason);
+	add_text(&row, reason != NULL ? hint : NULL);
 	add_time(&row, fc_stats_reset_at());
 	return return_row(fcinfo, &row);
 }

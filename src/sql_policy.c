@@ -122,11 +122,12 @@ is_as_made(Relation rel)
 }
 
 /*
- * Stores a rule, or removes it.  The table is opened by its OID and changed
- * without SQL: whoever owns its schema can't have another table take its name,
- * and no lock but its own is held until the end of the transaction.
+ * Stores a rule, or removes it; false: there was none to remove.  The table is
+ * opened by its OID and changed without SQL: whoever owns its schema can't have
+ * another table take its name, and no lock but its own is held until the end of
+ * the transaction.
  */
-static void
+static bool
 store(Oid function, const char *kind, const char *schema, const char *name, const char *policy)
 {
 	Oid			table = fc_rulebook_table(get_func_namespace(function));
@@ -141,6 +142,7 @@ store(Oid function, const char *kind, const char *schema, const char *name, cons
 	bool	   *nulls;
 	bool	   *changes;
 	bool		removes = strcmp(policy, "default") == 0;
+	bool		found;
 	int			natts;
 
 	PreventCommandIfReadOnly("pg_flashcache_set_policy()");
@@ -179,14 +181,15 @@ store(Oid function, const char *kind, const char *schema, const char *name, cons
 	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	scan = systable_beginscan(rel, InvalidOid, false, snapshot, lengthof(key), key);
 	old = systable_getnext(scan);
-	if (HeapTupleIsValid(old))
+	found = HeapTupleIsValid(old);
+	if (found)
 		CheckCmdReplicaIdentity(rel, removes ? CMD_DELETE : CMD_UPDATE);
 	if (removes)
 	{
-		if (HeapTupleIsValid(old))
+		if (found)
 			CatalogTupleDelete(rel, &old->t_self);
 	}
-	else if (HeapTupleIsValid(old))
+	else if (found)
 		CatalogTupleUpdate(rel, &old->t_self, heap_modify_tuple(old, RelationGetDescr(rel), values, nulls, changes));
 	else
 		CatalogTupleInsert(rel, heap_form_tuple(RelationGetDescr(rel), values, nulls));
@@ -197,6 +200,7 @@ store(Oid function, const char *kind, const char *schema, const char *name, cons
 	fc_rules_note(FC_NOTE_RULES);	/* no trigger has been fired */
 	if (!removes)
 		warn_without_effect();
+	return found || !removes;
 }
 
 /* The rule about a relation; that of a partitioned one is about the tree. */
@@ -259,15 +263,16 @@ qualified(text *name)
 	return rv;
 }
 
-/* A rule can be removed when its object is there no longer, or has another name. */
+/*
+ * A rule can be removed when its object is there no longer, or has another name.
+ * Where there is none, the object must be there: else its name is a mistake.
+ */
 static void
 set_named(Oid function, const char *kind, text *name, const char *policy)
 {
 	RangeVar   *rv = qualified(name);
 
-	if (strcmp(policy, "default") == 0)
-		store(function, kind, rv->schemaname, rv->relname, policy);
-	else
+	if (strcmp(policy, "default") != 0 || !store(function, kind, rv->schemaname, rv->relname, policy))
 		set_relation(function, RangeVarGetRelid(rv, NoLock, false), strcmp(kind, "partition tree") == 0, policy);
 }
 
@@ -292,7 +297,8 @@ fc_set_policy_object(PG_FUNCTION_ARGS)
 	else if (strcmp(kind, "schema") == 0)
 	{
 		(void) get_namespace_oid(name, removes);	/* raises */
-		store(function, kind, "", name, policy);
+		if (!store(function, kind, "", name, policy))
+			(void) get_namespace_oid(name, false);
 	}
 	else if (strcmp(kind, "tablespace") == 0)
 	{
@@ -301,7 +307,8 @@ fc_set_policy_object(PG_FUNCTION_ARGS)
 					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 					 errmsg("tablespace \"%s\" is shared by all databases, and cannot have a policy", name),
 					 errhint("Policies are about relations of one database.")));
-		store(function, kind, "", name, policy);
+		if (!store(function, kind, "", name, policy))
+			(void) get_tablespace_oid(name, false);
 	}
 	else if (strcmp(kind, "database") == 0)
 	{

@@ -67,7 +67,7 @@ static ProcessUtility_hook_type next_utility = NULL;
 static bool
 is_wanted(uint64 query)
 {
-	return fc_setting_track_statements && query != 0 && fc_stats_statements_counted() && !IsParallelWorker();
+	return fc_setting_track_statements != FC_TRACK_STATEMENTS_OFF && query != 0 && fc_stats_statements_counted() && !IsParallelWorker();
 }
 
 static void
@@ -238,11 +238,35 @@ fc_utility(PlannedStmt *pstmt, const char *query, bool read_only_tree,
 	PG_END_TRY();
 }
 
+const char *
+fc_statements_reason(const char **hint)
+{
+	if (!fc_stats_statements_counted())
+	{
+		*hint = "The columns state and reason of pg_stat_flashcache show why.";
+		return "the server runs without a cache";
+	}
+	if (fc_setting_track_statements == FC_TRACK_STATEMENTS_OFF)
+	{
+		*hint = "Set pg_flashcache.track_statements = auto.";
+		return "pg_flashcache.track_statements is off";
+	}
+	if (IsQueryIdEnabled())
+		return NULL;
+	*hint = "Set compute_query_id = on and reload. Or, with auto, set pg_flashcache.track_statements = on or preload pg_stat_statements, and restart.";
+	if (compute_query_id == COMPUTE_QUERY_ID_OFF)
+		return "compute_query_id is off: the server computes no query identifiers";
+	return "the server computes no query identifiers: no library has asked for them at its start";
+}
+
 void
 fc_statements_init(void)
 {
-	/* "auto" is for libraries like this one to ask; nothing else turns it on */
-	if (fc_setting_track_statements)
+	/*
+	 * The server computes them when it parses a statement: with "auto" nobody
+	 * pays for that who does not have them anyway.
+	 */
+	if (fc_setting_track_statements == FC_TRACK_STATEMENTS_ON)
 		EnableQueryId();
 	next_start = ExecutorStart_hook ? ExecutorStart_hook : standard_ExecutorStart;
 	ExecutorStart_hook = fc_start;

@@ -20,15 +20,16 @@ from pgflash.connection import parsed
 from pgflash.errors import EXIT_ADVICE, EXIT_OK, EXIT_PROBLEM, EXIT_SERVER, ArgumentError, Interrupted, ServerError
 from pgflash.shown import json_text, visible
 from pgflash.top.cli import run_top
+from pgflash.usage import Commands
 
-app = typer.Typer(no_args_is_help=True, help="The caches of all nodes of a cluster: seen together, and changed one after the other.")
+app = Commands(no_args_is_help=True, help="The caches of all nodes of a cluster: seen together, and changed one after the other.")
 PLAIN_WIDTH = 180
 PASSWORD = "PGFLASH_API_PASSWORD"
 PAUSE_S = 2.0
 
 NodesArgument = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[CONNINFO]...", help="Connection strings of nodes; with --patroni one, that says how all are reached."),
+    typer.Argument(help="Connection strings of nodes; with --patroni one, that says how all are reached."),
 ]
 PatroniOption = Annotated[
     list[str] | None, typer.Option("--patroni", metavar="URL", help="REST API of a member of Patroni's cluster; may be repeated.")
@@ -210,7 +211,9 @@ def apply_command(
     patroni: PatroniOption = None,
     search: SearchOption = True,
     yes: Annotated[bool, typer.Option("--yes", help="Do it. Without, only what would be done is shown.")] = False,
-    one_at_a_time: Annotated[bool, typer.Option("--one-at-a-time", help="One node after the other: the only way there is.")] = True,
+    one_at_a_time: Annotated[
+        bool, typer.Option("--one-at-a-time", show_default=False, help="One node after the other: the only way there is.")
+    ] = True,
     switch_over: Annotated[
         bool, typer.Option("--switch-over", help="Before the leader is restarted, a warm replica takes over, by Patroni.")
     ] = False,

@@ -99,6 +99,18 @@ ALERTS = (
         "The drive reports more than 80 % of what it is made for as used, or will report all of it within 90 days at the rate of the "
         "last 30. A drive of a machine with a flash cache: if it is the cache's, lower pg_flashcache.write_limit.",
     ),
+    Alert(
+        "PgFlashcacheDriveLife", "pg_flashcache_drive_life_left_seconds < 90 * 86400", "1h", "warning",
+        "{{ $labels.drive }}, on which the flash cache of {{ $labels.instance }} is, will have used its rated life within 90 days",
+        "If it is written as much a day as lately. pg_stat_flashcache_device_health has by whom; pg_flashcache.write_limit limits the cache.",
+        since="1.1",
+    ),
+    Alert(
+        "PgFlashcacheDriveFailing", "pg_flashcache_drive_failing == 1", "5m", "critical",
+        "{{ $labels.drive }}, on which the flash cache of {{ $labels.instance }} is, does not pass its own assessment",
+        "No query fails because of it, but what else is on that drive may be lost. pgflash drives and smartctl say more.",
+        since="1.1",
+    ),
 )  # fmt: skip
 
 

@@ -13,8 +13,9 @@ import typer
 from pgflash.errors import ArgumentError
 from pgflash.monitoring.metrics import GROUPS, NEWEST, VERSIONS, older
 from pgflash.shown import json_text
+from pgflash.usage import Commands
 
-app = typer.Typer(no_args_is_help=True, help="Files for monitoring tools, and the metrics of a server.")
+app = Commands(no_args_is_help=True, help="Files for monitoring tools, and the metrics of a server.")
 
 
 class Tool(StrEnum):

@@ -102,6 +102,13 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
                         for name in ("read_errors", "write_errors", "timeouts", "checksum_failures", "switch_offs"))),
             Panel("timeseries", "Devices that are off", "short", (("pg_flashcache_device_off{i} > 0", "{{instance}} {{device}} {{path}}"),),
                   "Of several devices: the cache goes on without them. Not shown are those that are disabled.", since="1.1"),
+            Panel("timeseries", "Temperature of the cache's drives", "celsius",
+                  (("pg_flashcache_drive_temperature_celsius{i}", "{{instance}} {{drive}}"),),
+                  "As pgflash drives has reported it last.", since="1.1"),
+            Panel("timeseries", "Health of the cache's drives", "short",
+                  (("pg_flashcache_drive_health_score{i}", "{{instance}} {{drive}}"),
+                   ("pg_flashcache_drive_life_left_seconds{i} / 86400", "{{instance}} {{drive}} days left")),
+                  "Health counts down from 100. Days are those until the rated life is used, at the rate of lately.", since="1.1"),
             Panel("timeseries", "Written to flash in 30 days", "bytes",
                   (("30 * 86400 * rate(pg_flashcache_write_bytes_total{i}[1d])", "{{instance}}"),),
                   "At the rate of the last day: to be compared with the endurance of the drive."),
@@ -126,7 +133,7 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
             Panel("bargauge", "Wear of drives", "percentunit",
                   ((WEAR, "{{host}} {{device}} now"), (f"predict_linear({WEAR}[30d], {MONTH})", "{{host}} {{device}} in 30 days")),
                   "Of the drives of machines with a flash cache, as they report it: 100 % is what they are made for. Needs "
-                  "smartctl_exporter, or node_exporter with nvme_metrics.sh.", width=8, limits=(0, 1), warns=True),
+                  "pgflash drives, smartctl_exporter, or node_exporter with nvme_metrics.sh.", width=8, limits=(0, 1), warns=True),
             Panel("timeseries", "Size of databases", "bytes", (("pg_flashcache_database_size_bytes{i}", "{{instance}} {{datname}}"),)),
             Panel("timeseries", "Size of tablespaces", "bytes",
                   (("pg_flashcache_tablespace_size_bytes{i}", "{{instance}} {{tablespace}}"),)),
@@ -146,7 +153,7 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
             Panel("table", "Statements by time of disk reads", "s",
                   (("topk(20, sum by (instance, datname, queryid) "
                     "(increase(pg_flashcache_statement_disk_read_seconds_total{i}[$__range])))", "seconds"),),
-                  "pg_stat_statements has the text of each queryid.", width=24, since="1.1"),
+                  "pg_stat_statements has the text of each queryid. If nothing is here, pg_flashcache_tracking_stat() shows why.", width=24, since="1.1"),
         ),
     ),
 )  # fmt: skip

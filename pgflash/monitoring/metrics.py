@@ -249,6 +249,43 @@ DEVICES = Group(
     ),
     (("device", "device::text"), ("path", "path")), since="1.1",
 )  # fmt: skip
+
+
+def _drive(name: str, title: str, column: str, *metrics: Metric) -> Group:
+    """Of the drives below the devices: what has not been reported, or a drive does not say, has no row."""
+    return Group(
+        f"pg_flashcache_drive{name}", title, f"FROM {{schema}}.pg_stat_flashcache_device_health WHERE {column} IS NOT NULL", metrics,
+        (("device", "device::text"), ("path", "path"), ("drive", "drive")), since="1.1",
+    )  # fmt: skip
+
+
+DRIVES = (
+    _drive(
+        "", "Drives below the devices, if pgflash drives has reported them", "reported",
+        Metric("reported_timestamp_seconds", "gauge", "seconds", "When the drive was reported last.", "EXTRACT(epoch FROM reported)::float8"),
+        Metric("failing", "gauge", "", "1 if the drive does not pass its own assessment.", "(passed IS FALSE)::int"),
+    ),
+    _drive(
+        "_health", "Health of these drives", "health",
+        Metric("score", "gauge", "",
+               "From 100 down to 0: percent left of its rated life, or of its spare blocks if that is less; 0 if it is failing.", "health"),
+    ),
+    _drive(
+        "_wear", "Wear of these drives", "used_percent",
+        Metric("ratio", "gauge", "", "Share of its rated life that is used; may be over 1.", "used_percent / 100::float8"),
+    ),
+    _drive(
+        "_temperature", "Temperature of these drives", "temperature",
+        Metric("celsius", "gauge", "celsius", "Degrees Celsius.", "temperature"),
+    ),
+    _drive(
+        "_life", "Projected life of these drives", "days_left",
+        Metric("left_seconds", "gauge", "seconds",
+               "Time until its rated life is used, if it is written as much a day as lately; not known before an hour of reports.",
+               "days_left * 86400::float8"),
+    ),
+)  # fmt: skip
+
 LATENCY = Group(
     "pg_flashcache_latency", "Latency: log2 buckets, cumulative as a histogram of Prometheus",
     """FROM (
@@ -317,6 +354,7 @@ GROUPS = (
     STATEMENTS,
     LATENCY,
     DEVICES,
+    *DRIVES,
     DATABASES,
     TABLESPACES,
     TABLESPACE_DATABASES,

@@ -51,7 +51,8 @@ RULES = (
     (
         WEAR,
         f"max by (host, device) ({_with_host('smartctl_device_percentage_used')} / 100"
-        f" or {_with_host('nvme_percentage_used_ratio')})"
+        f" or {_with_host('nvme_percentage_used_ratio')}"
+        f' or label_replace({_with_host("pg_flashcache_drive_wear_ratio")}, "device", "$1", "drive", "(.+)"))'
         f" and on (host) {_with_host('pg_flashcache_capacity_bytes')} > 0",
     ),
 )

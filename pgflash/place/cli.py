@@ -16,9 +16,10 @@ from pgflash.place.mover import Options
 from pgflash.place.run import Outcome
 from pgflash.shown import cell, json_text, visible
 from pgflash.units import parse_size, show_bytes
+from pgflash.usage import Commands
 
-place = typer.Typer(no_args_is_help=True, help="What belongs on flash for good: advice, and the moves.")
-tier = typer.Typer(no_args_is_help=True, help="Partitions by age: new ones on flash, old ones on slow disks.")
+place = Commands(no_args_is_help=True, help="What belongs on flash for good: advice, and the moves.")
+tier = Commands(no_args_is_help=True, help="Partitions by age: new ones on flash, old ones on slow disks.")
 
 LONGEST_S = 31 * 86400  # of an observation
 

@@ -73,6 +73,7 @@ class Facts:
     unoptimized: list[Row]
     statements: list[Row]
     flash_statements: list[Row]
+    flash_statements_why: str  # there are none, if that is because of the settings
     io: list[Row]
     cpu_busy: float | None  # share of a local server's processors
     kcache_cpu_s: float | None
@@ -110,6 +111,22 @@ SECTIONS = {
 }
 
 
+def _why_no_statements(interval: Interval) -> str:
+    """By the settings at the end. Empty: they are counted, or would be if there were any."""
+    if interval.rows("flash_statements") or not (settings := interval.steps[-1].sections.get("settings")):
+        return ""
+    (row,) = settings.values()
+    track, identifiers = row.label("pg_flashcache.track_statements"), row.label("compute_query_id")
+    if track == "off":
+        return "Statements were not counted: pg_flashcache.track_statements is off."
+    if identifiers == "off" or (track == "auto" and identifiers != "on"):
+        return (
+            f"Statements were not counted: they had no query identifiers (compute_query_id is {identifiers})."
+            " Set compute_query_id = on and reload; or, with auto, set pg_flashcache.track_statements = on and restart."
+        )
+    return ""
+
+
 def facts(interval: Interval) -> Facts:
     databases = interval.rows("database")
     relations = [row for row in interval.rows("relations") if "rest" not in row.labels]
@@ -139,6 +156,7 @@ def facts(interval: Interval) -> Facts:
         unoptimized=_top(flash, "disk_reads"),
         statements=_top(statements, "total_exec_time"),
         flash_statements=_top([row for row in interval.rows("flash_statements") if "rest" not in row.labels], "disk_read_time_us", "disk_reads"),
+        flash_statements_why=_why_no_statements(interval),
         io=sorted(interval.rows("io"), key=lambda row: -(row.get("reads") + row.get("writes")))[:TOP],
         cpu_busy=busy / (busy + idle) if busy + idle > 0 else None,
         kcache_cpu_s=_sum(kcache, "exec_user_time") + _sum(kcache, "exec_system_time") if kcache else None,

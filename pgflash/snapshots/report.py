@@ -364,7 +364,7 @@ def _flash_statements(found: Facts) -> Figure:
         "Top statements by reads from disk",
         "Which statements would flash help?",
         Grid(head, rows),
-        why(found, "flash_statements"),
+        why(found, "flash_statements", found.flash_statements_why or "Nothing was counted."),
     )
     if any(row.key.endswith("/false") for row in found.flash_statements):
         figure.conditions = "Reads of nested statements are also counted for the statement that called them: they do not add up."

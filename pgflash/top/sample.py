@@ -14,6 +14,7 @@ STAT = "pg_stat_flashcache"
 RELATION = "pg_stat_flashcache_relation"
 STATEMENTS = "pg_stat_flashcache_statements"
 LATENCY = "pg_stat_flashcache_latency"
+TRACKING = "pg_flashcache_tracking_stat()"
 VIEWS = (STAT, RELATION, STATEMENTS, LATENCY)
 QUERY_LENGTH = 200
 ROWS = 2000  # of relations and statements, those with the most reads
@@ -36,6 +37,7 @@ SELECT userid, dbid, queryid, toplevel, calls, hits, read_time_us, disk_reads, d
        left(regexp_replace(query, '\\s+', ' ', 'g'), {length}) AS query
 FROM {schema}.pg_stat_flashcache_statements ORDER BY disk_reads + hits DESC LIMIT {rows}
 """
+_TRACKING = "SELECT statements_reason AS reason, statements_hint AS hint FROM {schema}.pg_flashcache_tracking_stat()"
 _LATENCY = """
 SELECT operation, bucket, from_us, to_us, sum(count)::bigint AS count FROM {schema}.pg_stat_flashcache_latency
 GROUP BY operation, bucket, from_us, to_us
@@ -80,7 +82,7 @@ def look(connection: Connection) -> Sample:
         return sample
     safe.require(found, ServerError)
     schema = found.schema
-    there = members(connection, VIEWS)
+    there = members(connection, (*VIEWS, TRACKING))
     for view in VIEWS:
         if view not in there:
             why = f"this role may not read it: GRANT pg_monitor TO {found.role}"
@@ -102,4 +104,6 @@ def look(connection: Connection) -> Sample:
     sample.latency = rows(LATENCY, _LATENCY)
     sample.relations = rows(RELATION, _RELATIONS)
     sample.statements = rows(STATEMENTS, _STATEMENTS)
+    if sample.statements == [] and (tracking := rows(TRACKING, _TRACKING)) and tracking[0]["reason"]:
+        sample.missing.append(f"{STATEMENTS}: not counted: {tracking[0]['reason']}. {tracking[0]['hint']}")
     return sample

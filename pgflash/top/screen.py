@@ -106,8 +106,9 @@ def objects(found: Rates, order: str, rows: int) -> RenderableType:
 
 
 def statements(found: Rates, order: str, rows: int) -> RenderableType:
-    if found.statements is None:
-        return cell("statements: " + _why(found, "pg_stat_flashcache_statements"))
+    view = "pg_stat_flashcache_statements"
+    if not found.statements and (found.statements is None or any(text.startswith(view) for text in found.missing)):
+        return cell("statements: " + _why(found, view))
     title = f"Statements by {ORDER_NAMES[order]}"
     table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold", expand=True)
     table.add_column("queryid", no_wrap=True)

@@ -21,7 +21,7 @@
 
 StaticAssertDecl(FC_STATEMENT_COUNTERS <= FC_PLACE_COUNTERS, "too many counters of a statement");
 
-bool		fc_setting_track_statements = true;
+int			fc_setting_track_statements = FC_TRACK_STATEMENTS_AUTO;
 int			fc_setting_max_tracked_statements = 5000;
 
 static FcPlaces *table = NULL;

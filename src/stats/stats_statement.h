@@ -37,8 +37,16 @@ typedef struct FcStatement
 	bool		toplevel;
 } FcStatement;
 
+/* AUTO counts what has an identifier anyway; ON, at the start of the server, asks for identifiers as well. */
+typedef enum FcTrackStatements
+{
+	FC_TRACK_STATEMENTS_OFF,
+	FC_TRACK_STATEMENTS_AUTO,
+	FC_TRACK_STATEMENTS_ON
+} FcTrackStatements;
+
 /* pg_flashcache.track_statements, pg_flashcache.max_tracked_statements */
-extern bool fc_setting_track_statements;
+extern int	fc_setting_track_statements;
 extern int	fc_setting_max_tracked_statements;
 
 extern FcPart fc_stats_statement_part(void);

@@ -16,8 +16,9 @@
 #   Minutes             about, on 2 cores
 #   Packages            of Debian, beyond those that all need (test.sh); none if it does not say
 #   Packages of root    more, when root runs it
-#   Fetches             what comes from the network once: python, docs (tools/python.sh), upstream (test/upstream/fetch.sh),
-#                       trixie (test/package/trixie.sh)
+#   Packages of 15      more, on 15: in the folders of other majors is only what all stages need
+#   Fetches             what comes from the network once: python, docs, python-beside for the Python that is in a folder with the
+#                       server (tools/python.sh), upstream (test/upstream/fetch.sh), trixie (test/package/trixie.sh)
 #   Rights              any (if it does not say), or root ... (without, it is left out); what more root gets after a semicolon
 #   Build               yes (if it does not say) or no: whether the stage build has to come before
 #   When                named: only when it is named
@@ -35,7 +36,7 @@ fc_stage_load() {
     fc_stage_heads["$name file"]=$file
     while IFS=$'\t' read -r key value; do
       case $key in
-        Proves | Majors | Packages | 'Packages of root' | Fetches | Rights | Minutes | Build | When | Guard)
+        Proves | Majors | Packages | 'Packages of root' | 'Packages of 15' | Fetches | Rights | Minutes | Build | When | Guard)
           fc_stage_heads["$name $key"]=$value
           ;;
         *)
@@ -45,7 +46,7 @@ fc_stage_load() {
       esac
     done < <(awk '
       NR == 1 { next }
-      match($0, /^# [A-Z][A-Za-z ]*: /) {
+      match($0, /^# [A-Z][A-Za-z0-9 ]*: /) {
         if (text != "") print text
         text = substr($0, 3, RLENGTH - 4) "\t" substr($0, RLENGTH + 1)
         next
@@ -82,6 +83,7 @@ fc_stage_packages() {
   for name in "$@"; do
     packages=${fc_stage_heads["$name Packages"]}
     [ "$(id -u)" -ne 0 ] || packages+=" ${fc_stage_heads["$name Packages of root"]:-}"
+    [ "${major:-15}" -ne 15 ] || packages+=" ${fc_stage_heads["$name Packages of 15"]:-}"
     # shellcheck disable=SC2086  # they are words
     printf '%s\n' $packages
   done | sed '/^none$/d' | sort -u

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 import yaml
 
 from pgflash.monitoring.alerts import ALERTS
 from pgflash.monitoring.dashboard import panels
-from pgflash.monitoring.metrics import DEVICES, GROUPS, LATENCY, NEWEST, RELATIONS, SERVER, STATEMENTS, WARMTH, all_names
+from pgflash.monitoring.metrics import DEVICES, DRIVES, GROUPS, LATENCY, NEWEST, RELATIONS, SERVER, STATEMENTS, WARMTH, all_names
 from pgflash.monitoring.storage import EDGES, NODES, PREDICTED
 
 from .conftest import Monitored, Prometheus, get, pgflash, until
@@ -182,6 +185,15 @@ FIRING = {
         ('nvme_percentage_used_ratio{instance="a:9100",device="nvme1n1"}', "0.2x600"),
         ('smartctl_device_percentage_used{instance="c:9633",device="nvme0"}', "99x600"),
         ('pg_flashcache_capacity_bytes{instance="a:5432"}', "1x600"),
+        ('pg_flashcache_drive_wear_ratio{instance="a:5432",device="1",path="/flash",drive="nvme2n1"}', "0.8x600"),
+    ],
+    "PgFlashcacheDriveLife": [
+        ('pg_flashcache_drive_life_left_seconds{instance="a",device="1",path="/flash",drive="nvme0n1"}', "7775999x600"),
+        ('pg_flashcache_drive_life_left_seconds{instance="b",device="1",path="/flash",drive="nvme0n1"}', "7776000x600"),
+    ],
+    "PgFlashcacheDriveFailing": [
+        ('pg_flashcache_drive_failing{instance="a",device="1",path="/flash",drive="nvme0n1"}', "1x600"),
+        ('pg_flashcache_drive_failing{instance="b",device="1",path="/flash",drive="nvme0n1"}', "0x600"),
     ],
 }  # fmt: skip
 # Labels of an alert that are not those of its first series; the interval of its values and when it is looked at, if they are not a
@@ -224,6 +236,69 @@ def test_alerts_fire(tmp_path: Path) -> None:
         yaml.safe_dump({"rule_files": ["pg_flashcache.rules.yml"], "evaluation_interval": "4m", "tests": cases})
     )
     promtool("test", "rules", "test.yml", folder=tmp_path)
+
+
+@needs_promtool
+def test_wear_of_the_cache_s_drive(tmp_path: Path) -> None:
+    """As pgflash drives reports it: no other exporter is needed."""
+    assert pgflash("monitoring", "write", tmp_path, "--for", "alerts").returncode == 0
+    wear = 'pg_flashcache_drive_wear_ratio{instance="a:5432",device="1",path="/flash",drive="nvme0n1"}'
+    (alert,) = (alert for alert in ALERTS if alert.name == "PgFlashcacheWear")
+    fired = {
+        "exp_labels": {"host": "a", "device": "nvme0n1", "severity": "warning"},
+        "exp_annotations": {"summary": "nvme0n1 of a nears the end of its endurance", "description": alert.description},
+    }
+    cases = [
+        {
+            "interval": "1m",
+            "input_series": [{"series": wear, "values": value}, {"series": 'pg_flashcache_capacity_bytes{instance="a:5432"}', "values": "1x600"}],
+            "alert_rule_test": [{"eval_time": "450m", "alertname": alert.name, "exp_alerts": expected}],
+            "promql_expr_test": [
+                {"expr": "pg_flashcache:wear_ratio", "eval_time": "450m",
+                 "exp_samples": [{"labels": 'pg_flashcache:wear_ratio{host="a",device="nvme0n1"}', "value": float(value[:4])}]}
+            ],
+        }
+        for value, expected in (("0.81x600", [fired]), ("0.80x600", []))
+    ]  # fmt: skip
+    (tmp_path / "test.yml").write_text(
+        yaml.safe_dump({"rule_files": ["pg_flashcache.rules.yml"], "evaluation_interval": "4m", "tests": cases})
+    )
+    promtool("test", "rules", "test.yml", folder=tmp_path)
+
+
+def test_drives(server: Monitored) -> None:
+    """What was reported, to the number; what a drive does not say, or nobody has reported, is no series."""
+    server.sql("CREATE DATABASE drives")
+    dsn = server.dsn.replace("dbname=postgres", "dbname=drives")
+
+    def drives(*reports: str) -> dict[str, float]:
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            for arguments in reports:
+                connection.execute(f"SELECT pg_flashcache_report_drive(path, {arguments}) FROM pg_stat_flashcache_device".encode())
+        found = json.loads(pgflash("monitoring", "sample", dsn, "--json").stdout)["metrics"]
+        of_drives = [one for one in found if one["name"].startswith("pg_flashcache_drive_")]
+        assert {one["labels"]["drive"] for one in of_drives} <= {"sdz"} and len({one["labels"]["path"] for one in of_drives}) <= 1
+        return {one["name"].removeprefix("pg_flashcache_drive_"): one["value"] for one in of_drives}
+
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("CREATE EXTENSION pg_flashcache")
+    assert drives() == {}
+    before = time.time()
+    silent = drives("'sdz'")
+    assert before - 1 <= silent.pop("reported_timestamp_seconds") <= time.time() + 1
+    assert silent == {"failing": 0}
+    said = drives("'sdz', passed => true, used_percent => 130, spare_percent => 40, spare_threshold => 10, temperature => 41")
+    del said["reported_timestamp_seconds"]
+    assert said == {"failing": 0, "health_score": 0, "wear_ratio": 1.3, "temperature_celsius": 41}
+    failing = drives("'sdz', passed => false, used_percent => 30, temperature => -5")
+    del failing["reported_timestamp_seconds"]
+    assert failing == {"failing": 1, "health_score": 0, "wear_ratio": 0.3, "temperature_celsius": -5}
+    assert drives("'sdz', used_percent => 30")["health_score"] == 70
+    with psycopg.connect(server.dsn, autocommit=True) as connection:
+        connection.execute("DROP DATABASE drives WITH (FORCE)")
+    text = pgflash("monitoring", "sample", server.dsn).stdout
+    (life,) = (line for line in text.splitlines() if line.startswith("pg_flashcache_drive_life"))
+    assert life.endswith(f'drive="nvme0n1"}} {400 * 86400}.0')
 
 
 @needs_promtool
@@ -287,5 +362,5 @@ def test_what_the_extension_lacks(server: Monitored) -> None:
     done = pgflash("monitoring", "sample", old)
     assert done.returncode == 0, done.stderr
     found = set(re.findall(r"^([a-z_]+)(?:\{| )", done.stdout, re.MULTILINE))
-    newer = {group.full(metric) for group in (RELATIONS, STATEMENTS, LATENCY, DEVICES, WARMTH) for metric in group.metrics}
+    newer = {group.full(metric) for group in (RELATIONS, STATEMENTS, LATENCY, DEVICES, *DRIVES, WARMTH) for metric in group.metrics}
     assert found == all_names() - newer == {group.full(metric) for group in GROUPS for metric in group.of("1.0")}

@@ -21,15 +21,15 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from pgflash.connection import name_of, parsed, reason
+from pgflash.connection import connect, name_of, parsed, reason
 from pgflash.errors import ArgumentError
 from pgflash.top.cli import State
 from pgflash.top.rates import RELATION_ORDERS, STATEMENT_ORDERS, ordered, rates
-from pgflash.top.sample import Sample
+from pgflash.top.sample import Sample, look
 from pgflash.top.screen import page, statements
 from pgflash.top.watch import View
 
-from .conftest import LONGEST_S, PAGES_HIT, ROOT, SECRET, Monitored, pgflash
+from .conftest import LONGEST_S, PAGES_HIT, ROOT, SECRET, Monitored, pgflash, until
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 NOBODY = "host=/nowhere dbname=x"
@@ -88,8 +88,8 @@ def test_without_a_cache() -> None:
     found = rates(*looks)
     assert (found.disk.reads_per_s, found.disk.mean_latency_s) == (50, 0.002)
     assert (found.flash.reads_per_s, found.page_cache.reads_per_s, found.fill) == (0, None, None)
-    for look in looks:
-        look.server_reads["disk_read_time_us"] = None
+    for each in looks:
+        each.server_reads["disk_read_time_us"] = None
     assert (rates(*looks).disk.reads_per_s, rates(*looks).disk.mean_latency_s) == (50, None), "track_io_timing is off"
 
 
@@ -201,6 +201,27 @@ def test_an_older_extension_and_none(server: Monitored) -> None:
         assert found["relations"] is None and found["tps"] >= 0
         missing = "pg_stat_flashcache_relation: not in version 1.0" if extension else "has no extension pg_flashcache"
         assert any(missing in line for line in found["missing"])
+
+
+def test_statements_that_are_not_counted(server: Monitored) -> None:
+    """None at all: why, and what to do, as the server says it. Others may be at work: until a look finds none of theirs."""
+    words = "not counted: pg_flashcache.track_statements is off. Set pg_flashcache.track_statements = auto."
+    with connect(parsed(f"{server.dsn} options='-c pg_flashcache.track_statements=off'", 1), 60) as connection:
+
+        def none() -> Sample | None:
+            connection.execute("SELECT public.pg_flashcache_reset_stats()")
+            found = look(connection)
+            return None if found.statements else found
+
+        found = until(none)
+    assert found.statements == [] and found.missing == [f"pg_stat_flashcache_statements: {words}"]
+    output = io.StringIO()
+    Console(file=output, width=300).print(statements(rates(found, found), "disk_read_time_s", 5))
+    assert output.getvalue().strip() == f"statements: pg_stat_flashcache_statements: {words}"
+    server.read()
+    with connect(parsed(server.dsn, 1), 60) as connection:
+        counted = look(connection)
+    assert counted.statements and counted.missing == []
 
 
 @pytest.mark.parametrize("output", ["--json", "--once"])

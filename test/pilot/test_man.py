@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import typer
+from typer.testing import CliRunner
 
 from pgflash import __version__, cli, errors
 
@@ -56,6 +57,25 @@ def test_options_of_all() -> None:
 def test_exit_statuses() -> None:
     described = re.findall(r"^\.TP\n\.B (\d+)$", SECTIONS["EXIT STATUS"], re.MULTILINE)
     assert [int(status) for status in described] == sorted(value for name, value in vars(errors).items() if name.startswith("EXIT_"))
+
+
+def test_help(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No types of switches, nor Python's names of types, nor brackets within brackets."""
+    monkeypatch.setenv("COLUMNS", "150")
+    odd = r"<bool>|BOOLEAN|list\[(?!sql_exporter)|List\[|<class|\[\[|\]\]|\.\.\.\.|default: (?:True|False|None)"
+    for name in ["pgflash", *(f"pgflash {group}" for group in ("pilot", "monitoring", "cluster", "place", "tier")), *commands()]:
+        done = CliRunner().invoke(cli.app, [*name.split()[1:], "--help"], prog_name="pgflash")
+        assert done.exit_code == 0 and f"Usage: {name} " in done.output, name
+        assert re.findall(odd, done.output) == [], done.output
+        (used,) = re.findall(r"Usage: [a-z ]*(.*)", done.output)
+        assert used == used.upper(), "names are in capital letters, as on the manual page"
+
+
+def test_switches_take_no_value() -> None:
+    """What follows is an argument."""
+    for arguments in (["top", "--once=true"], ["doctor", "--fix=yes"], ["cluster", "status", "--search=no"]):
+        done = CliRunner().invoke(cli.app, arguments)
+        assert done.exit_code == 2 and "does not take a value" in done.output, done.output
 
 
 def test_version() -> None:

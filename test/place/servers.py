@@ -41,8 +41,8 @@ def extension_there(name: str) -> bool:
 
 needs_server = pytest.mark.skipif(not bin_folder(), reason="no server: test.sh makes one (FC_PILOT_BIN)")
 needs_root = pytest.mark.skipif(not is_root(), reason="a small file system is mounted: that needs root")
-needs_repack = pytest.mark.skipif(not extension_there("pg_repack"), reason="postgresql-15-repack is not installed")
-needs_partman = pytest.mark.skipif(not extension_there("pg_partman"), reason="postgresql-15-partman is not installed")
+needs_repack = pytest.mark.skipif(not extension_there("pg_repack"), reason="this server has no pg_repack")
+needs_partman = pytest.mark.skipif(not extension_there("pg_partman"), reason="this server has no pg_partman")
 
 
 class Server:
@@ -134,7 +134,8 @@ def alive(pid: int) -> bool:
 
 def environment() -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
-    return kept | {"PYTHONPATH": str(ROOT), "PATH": f"{bin_folder()}:{kept.get('PATH', '')}"}
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    return kept | {"PYTHONPATH": path, "PATH": f"{bin_folder()}:{kept.get('PATH', '')}"}
 
 
 def tool(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -48,7 +48,7 @@ fc_test_plan() {
   local wide="shared_buffers=16MB;max_connections=40"
   if [ "$1" = --all ]; then
     echo "15 - - lint model build calls unit regress isolation tap container cassert wrap
-18 64,4096 - indent $most
+18 64,4096 - indent $most place
 17 64,4096 - $most
 15 - - rest
 19 4096 - build calls unit regress isolation core

@@ -3,6 +3,8 @@
 #
 #   fc_inside ROOT MAJOR KEEP STAGE...    runs them there; ends with the status of that run
 #
+#   fc_inside_python PLACE                which Python is there: 3.13
+#
 # ROOT/build/servers/MAJOR is the folder, made before. Inside, ROOT is /project, and read-only but for build/.
 
 fc_inside() {
@@ -22,7 +24,7 @@ fc_inside() {
   set -m
   fc_debian_run "$root/build/servers/$major" "$root" "$root/build" "$outside" /usr/bin/env -i PATH=/usr/sbin:/usr/bin \
     FC_EXTRA_CONF="${FC_EXTRA_CONF:-}" FC_TAP="${FC_TAP:-}" FC_ARMS="${FC_ARMS:-}" FC_RECOVERY="${FC_RECOVERY:-}" \
-    FC_TORTURE="${FC_TORTURE:-}" FC_LOGS="$inside_logs" /project/test.sh "${options[@]}" "$@" </dev/null &
+    FC_TORTURE="${FC_TORTURE:-}" FC_PLACE="${FC_PLACE:-}" FC_LOGS="$inside_logs" /project/test.sh "${options[@]}" "$@" </dev/null &
   inside=$!
   set +m
   wait "$inside" || status=$?
@@ -42,4 +44,11 @@ fc_inside_leave() {
   else
     rm -rf "$outside"
   fi
+}
+
+fc_inside_python() {
+  local python
+  for python in "$1"/root/usr/bin/python3.[0-9]*; do
+    [[ $python =~ /python(3\.[0-9]+)$ ]] && echo "${BASH_REMATCH[1]}"
+  done
 }

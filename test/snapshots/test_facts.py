@@ -277,6 +277,25 @@ def test_nested_statements() -> None:
     assert "do not add up" in figure.conditions
 
 
+def test_why_no_statements() -> None:
+    """The settings of the last snapshot say it, unless the section itself is missing."""
+    off = "Statements were not counted: pg_flashcache.track_statements is off."
+    none = "Statements were not counted: they had no query identifiers (compute_query_id is {})."
+    cases = [
+        ("off", "on", off), ("auto", "auto", none.format("auto")), ("auto", "regress", none.format("regress")), ("auto", "off", none.format("off")),
+        ("on", "off", none.format("off")), ("auto", "on", "Nothing was counted."), ("on", "auto", "Nothing was counted."),
+    ]  # fmt: skip
+    for track, identifiers, words in cases:
+        settings = [row("", {"pg_flashcache.track_statements": track, "compute_query_id": identifiers})]
+        made, _ = report.make(interval({**disk(), "flash_statements": [], "settings": settings}))
+        assert next(figure for figure in made.figures if figure.id == "statements-by-disk").missing.startswith(words), (track, identifiers)
+        counted = [row("10/5/-43/true", {}, calls=1, disk_reads=2)]
+        made, _ = report.make(interval({**disk(), "flash_statements": counted, "settings": settings}))
+        assert not next(figure for figure in made.figures if figure.id == "statements-by-disk").missing
+    made, _ = report.make(interval(disk(), problems={"flash_statements": "no such view"}))
+    assert next(figure for figure in made.figures if figure.id == "statements-by-disk").missing == "No such view."
+
+
 def test_advice() -> None:
     """Of the last snapshot, by size; without it, why."""
     sizes = [

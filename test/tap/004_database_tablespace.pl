@@ -10,7 +10,8 @@
 #
 # Fails without: the utility hook in fc_attach_events (primary: pages left behind, old rows and verify_failures); the
 # wrapped redo there (the same on the standby); move_commits in attach/events.c (the same, and "the database is still locked");
-# drop_failed there ("ended in the middle"). With an invalidation before the server's checks: each of "costs nothing".
+# drop_failed there ("ended in the middle"). With an invalidation before the server's checks: each of "costs nothing"; of the
+# caller's database, in the error cleanup: "nor any other database".
 
 use strict;
 use warnings;
@@ -21,7 +22,9 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 my $pages = 40;
-my ($primary, $standby) = fc_pair();
+# A page that is written leaves flash, so nothing but the test writes: a page of a catalog is dirty as soon as somebody sets hint
+# bits on it. And no page has to make room for another.
+my ($primary, $standby) = fc_pair(size => "64MB", conf => "bgwriter_lru_maxpages = 0\ncheckpoint_timeout = 1d\n");
 $primary->safe_psql('postgres', "CREATE TABLESPACE b LOCATION ''");
 $primary->safe_psql('postgres', 'CREATE DATABASE d');
 fc_table($primary, 'd', 't', 'v1', $pages);
@@ -87,25 +90,54 @@ stay('b', 'v3');
 
 my $session = $primary->background_psql('d');
 $primary->safe_psql('postgres', 'CREATE ROLE stranger; CREATE ROLE maker CREATEDB; GRANT CREATE ON TABLESPACE b TO stranger');
-$primary->safe_psql('postgres', 'ALTER DATABASE d CONNECTION LIMIT 50; CHECKPOINT');
+$primary->safe_psql('postgres', 'ALTER DATABASE d CONNECTION LIMIT 50');
+
+# Until nothing is left to be written: no dirty page, and no row of a catalog whose hint bits the next reader would set.
+sub settle
+{
+	for (1 .. 10)
+	{
+		$primary->safe_psql('postgres', $_) foreach 'VACUUM', 'CHECKPOINT';
+		return if $primary->safe_psql('postgres', 'SELECT count(*) FROM pg_buffercache WHERE isdirty') == 0;
+	}
+	die 'pages are dirty, and are not written';
+}
+
+# Each page on flash that is not of that database.
+sub of_others
+{
+	return split /\n/, $primary->safe_psql('postgres',
+		"SELECT reldatabase, reltablespace, relfilenode, relblocknumber FROM pg_flashcache_pages WHERE reldatabase <> $seen{b}{t}{db}");
+}
 
 sub costs_nothing
 {
 	my ($statements, $error) = @_;
 	my $of_d = 'SELECT count(*) FROM pg_flashcache_pages WHERE reldatabase = ' . $seen{b}{t}{db};
 	my $on_flash = $primary->safe_psql('postgres', $of_d);
-	my $output;
-	my %moved = fc_delta($primary, sub { (undef, undef, $output) = $primary->psql('postgres', $statements) }, 'eviction_invalidated');
+	my (@others, %left, $output);
+	my %moved = fc_delta(
+		$primary,
+		sub {
+			@others = of_others();
+			(undef, undef, $output) = $primary->psql('postgres', $statements);
+			%left = map { $_ => 1 } of_others();
+		},
+		qw(eviction_invalidated eviction_aged_out));
 
 	cmp_ok($on_flash, '>', $pages, "$statements: much of the database is in flash");
 	like($output, $error, "$statements: fails");
 	is($primary->safe_psql('postgres', $of_d), $on_flash, "$statements: costs nothing");
 	is($moved{eviction_invalidated}, 0, "$statements: nor any other database");
+	# The entries of a whole database are dead at once, and counted when a sweep frees them. Others make room for pages of today.
+	my @lost = grep { !$left{$_} } @others;
+	cmp_ok(scalar @lost, '<=', $moved{eviction_aged_out}, "$statements: none of their pages") or diag "lost: @lost";
 	return;
 }
 
 my $read_only = 'SET default_transaction_read_only = on';
 my $soon = "SET statement_timeout = '200ms'";
+settle();
 my $late = qr/canceling statement due to statement timeout|being accessed by other users/;
 costs_nothing('CREATE DATABASE d', qr/already exists/);
 costs_nothing("SET ROLE maker; CREATE DATABASE d", qr/already exists/);

@@ -1,6 +1,6 @@
 
 # pg_stat_flashcache_statements: what each statement has read, to the last page, also where it fails, is fetched in parts, calls
-# others or has parallel workers; who sees what; little used ones make room.
+# others or has parallel workers; who sees what; little used ones make room; who asks for query identifiers, and who does not.
 
 use strict;
 use warnings;
@@ -134,24 +134,64 @@ is((of('SELECT count(id) FROM t'))[0], 0, 'track_statements = off');
 is($node->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_flashcache_statements WHERE query LIKE 'SELECT pg_flashcache_reset_stats()'}), 1,
 	'the reset itself was still going on');
 
-# Few places, and no pg_stat_statements.
+# No pg_stat_statements: what is counted, what the view says, and whether EXPLAIN shows an identifier.
+sub is_counted
+{
+	my ($options, $counted, $notice, $identifier, $name) = @_;
+	local $ENV{PGOPTIONS} = $options;
+	$node->safe_psql('postgres', 'SELECT pg_flashcache_reset_stats()');
+	$node->safe_psql('postgres', 'SELECT 4711') for 1 .. 3;
+	is($node->safe_psql('postgres', 'SELECT count(*) FROM pg_flashcache_statement_stat(false) WHERE calls = 3'), $counted, "$name: counted");
+	my ($rc, $out, $err) = $node->psql('postgres', 'SELECT count(*) > 0 FROM pg_stat_flashcache_statements');
+	is($out, $counted ? 't' : 'f', "$name: the view");
+	like($err, $notice, "$name: what it says");
+	my $reason = $node->safe_psql('postgres', 'SELECT statements_reason FROM pg_flashcache_tracking_stat()');
+	is($reason eq '' ? 1 : 0, $counted, "$name: and why");
+	like($err, qr/not counted: \Q$reason\E\nHINT:/, "$name: the same") unless $counted;
+	my $shown = $node->safe_psql('postgres', 'EXPLAIN (VERBOSE, COSTS OFF) SELECT 1') =~ /Query Identifier/ ? 1 : 0;
+	is($shown, $identifier, "$name: the identifier in EXPLAIN");
+	return;
+}
+
+my $nobody = qr/NOTICE:  statements are not counted: the server computes no query identifiers: no library has asked/;
+$node->append_conf('postgresql.conf', "shared_preload_libraries = 'pg_flashcache'");
+$node->restart;
+fc_wait_active($node);
+is($node->safe_psql('postgres', 'SHOW pg_flashcache.track_statements'), 'auto', 'the default');
+is_counted('', 0, $nobody, 0, 'auto');
+is_counted('-c compute_query_id=on', 1, qr/^$/, 1, 'auto with compute_query_id');
+is_counted('-c compute_query_id=off', 0, qr/not counted: compute_query_id is off/, 0, 'auto without');
+is_counted('-c pg_flashcache.track_statements=on', 0, $nobody, 0, 'on, but not at the start');
+is_counted('-c compute_query_id=on -c pg_flashcache.track_statements=off', 0, qr/not counted: pg_flashcache.track_statements is off/, 1, 'off');
+
+# Off at the start; and then a reload is enough.
+$node->append_conf('postgresql.conf', 'pg_flashcache.track_statements = no');
+$node->restart;
+fc_wait_active($node);
+is_counted('', 0, qr/track_statements is off/, 0, 'off at the start');
+$node->append_conf('postgresql.conf', "pg_flashcache.track_statements = auto\ncompute_query_id = on");
+$node->reload;
+$node->poll_query_until('postgres', "SELECT current_setting('pg_flashcache.track_statements') = 'auto'") or die 'not reloaded';
+is_counted('', 1, qr/^$/, 1, 'auto by a reload');
+
+# On at the start: it asks. Few places.
 $node->append_conf('postgresql.conf', <<'END');
-shared_preload_libraries = 'pg_flashcache'
+compute_query_id = auto
+pg_flashcache.track_statements = true
 pg_flashcache.max_tracked_statements = 16
 END
 $node->restart;
 fc_wait_active($node);
+is_counted('', 1, qr/^$/, 1, 'on at the start');
+is_counted('-c compute_query_id=regress', 1, qr/^$/, 0, 'with identifiers that are not shown');
+is_counted('-c compute_query_id=off', 0, qr/compute_query_id is off/, 0, 'on at the start, without identifiers');
+$node->safe_psql('postgres', 'SELECT pg_flashcache_reset_stats()');
 $node->safe_psql('postgres', $sum) for 1 .. 5;
 my $id = $node->safe_psql('postgres', q{SELECT queryid FROM pg_stat_flashcache_statements WHERE toplevel ORDER BY hits + disk_reads DESC LIMIT 1});
-is($node->safe_psql('postgres', 'SELECT count(*) > 0, count(query) FROM pg_stat_flashcache_statements'), 't|0', 'auto: identifiers without pg_stat_statements, no texts');
+is($node->safe_psql('postgres', 'SELECT count(*) > 0, count(query) FROM pg_stat_flashcache_statements'), 't|0', 'on: identifiers without pg_stat_statements, no texts');
 $node->safe_psql('postgres', join '; ', map { 'SELECT ' . join ', ', (1) x $_ } 1 .. 40);
 is($node->safe_psql('postgres', 'SELECT statements, max_statements, statements_given_up >= 24 FROM pg_flashcache_tracking_stat()'), '16|16|t', 'little used ones made room');
 is($node->safe_psql('postgres', "SELECT calls FROM pg_stat_flashcache_statements WHERE queryid = $id"), 5, 'one that has read much did not');
-{
-	local $ENV{PGOPTIONS} = '-c compute_query_id=off';
-	$node->safe_psql('postgres', 'SELECT pg_flashcache_reset_stats(); SELECT 1');
-	is($node->safe_psql('postgres', 'SELECT count(*) FROM pg_stat_flashcache_statements'), 0, 'no identifiers: nothing is counted');
-}
 
 fc_is_clean($node);
 $node->stop;

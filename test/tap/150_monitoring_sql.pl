@@ -33,6 +33,7 @@ is($stderr, '', 'without a word');
 
 my $node = fc_new_node('main', conf => 'compute_query_id = on');
 $node->safe_psql('postgres', 'CREATE ROLE monitor LOGIN IN ROLE pg_monitor; SELECT count(*) FROM pg_class, pg_attribute');
+$node->safe_psql('postgres', q{SELECT pg_flashcache_report_drive(path, 'sdz', 'model', true, 30, 100, 10, 0, 41, 1000000) FROM pg_stat_flashcache_device});
 
 my %ran;
 foreach my $line (split /\n/, $stdout)
@@ -49,9 +50,11 @@ foreach my $line (split /\n/, $stdout)
 		push @wrong, $row if @values != $labels + $metrics || grep { !/^[0-9.e+-]+$/ || $_ < 0 } @values[ $labels .. $#values ];
 	}
 	is("@wrong", '', "$name, objects of $version");
-	$ran{$name} = 1;
+	$ran{$name} = $rows ne '' ? 'rows' : 'none';
 }
 ok($ran{$_}, "$_ was there") foreach qw(pg_flashcache pg_flashcache_state pg_flashcache_verdict pg_flashcache_settings
   pg_flashcache_persistence);
+# One has reported; how long it lasts is known after an hour.
+is($ran{"pg_flashcache_drive$_->[0]"}, $_->[1], "drives: $_->[0]") foreach [ '', 'rows' ], [ '_health', 'rows' ], [ '_wear', 'rows' ], [ '_temperature', 'rows' ], [ '_life', 'none' ];
 
 done_testing();

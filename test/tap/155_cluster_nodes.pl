@@ -36,9 +36,9 @@ sub shown
 # ---- without nodes ----
 
 is(shown($primary, 'gv_stat_flashcache', 'node, node_state, node_role, node_version, state, slots'), 'primary|up|primary|1.1|active|128', 'without nodes, this server');
-refused("SELECT pg_flashcache_add_node('one', 'dbname=postgres')", qr/ERROR:  nodes are asked through the extension dblink.*\nHINT:  CREATE SCHEMA flash_nodes; CREATE EXTENSION dblink/, 'dblink is needed');
+refused("SELECT pg_flashcache_add_node('one', 'host=x')", qr/ERROR:  nodes are asked through the extension dblink.*\nHINT:  CREATE SCHEMA flash_nodes; CREATE EXTENSION dblink/, 'dblink is needed');
 sql('CREATE EXTENSION dblink');
-refused("SELECT pg_flashcache_add_node('one', 'dbname=postgres')", qr/ERROR:  dblink is in schema public, which others than superusers may use\nHINT:  As a superuser: CREATE SCHEMA flash_nodes; ALTER EXTENSION/,
+refused("SELECT pg_flashcache_add_node('one', 'host=x')", qr/ERROR:  dblink is in schema public, which others than superusers may use\nHINT:  As a superuser: CREATE SCHEMA flash_nodes; ALTER EXTENSION/,
 	'where nobody else can use it');
 sql('CREATE SCHEMA flash_nodes', 'ALTER EXTENSION dblink SET SCHEMA flash_nodes');
 is(sql(q{SELECT attrelid::regclass, attname FROM pg_attribute WHERE attrelid::regclass::text ~ '^gv_|_nodes$' AND attnum > 0
@@ -52,8 +52,11 @@ foreach (
 	[ q{'one', 'password=} . SECRET . q{ host=''x'}, qr/the connection string of the node cannot be read/, 'a quote that is not closed' ],
 	[ q{'one', 'postgresql://u:} . SECRET . q{@h/d'}, qr/a URI cannot be/, 'a URI' ],
 	[ q{'one', 'host=a,b password=} . SECRET . q{'}, qr/it|a node is one server/, 'two hosts' ],
-	[ q{'one', 'nonsense=1 password=} . SECRET . q{'}, qr/the node "one" cannot be added: invalid option "nonsense"/, 'an option that there is not' ],
+	[ q{'one', 'host=x nonsense=1 password=} . SECRET . q{'}, qr/the node "one" cannot be added: invalid option "nonsense"/, 'an option that there is not' ],
 	[ q{'one', 'host=x', '100 ms'}, qr/a node cannot be given 00:00:00.1 to answer/, 'a time that is too short' ],
+	[ q{'one', 'dbname=postgres password=} . SECRET . q{'}, qr/connection string of the node does not say where it is\nHINT:  Give host/, 'no host' ],
+	[ q{'one', 'host='''' port=5432 password=} . SECRET . q{'}, qr/connection string of the node does not say where it is/, 'an empty one' ],
+	[ q{'one', ''}, qr/connection string of the node does not say where it is/, 'nothing at all' ],
 	[ q{'one', NULL}, qr/must not be NULL/, 'NULL' ])
 {
 	my (undef, undef, $error) = $primary->psql('postgres', "SELECT pg_flashcache_add_node($_->[0])");
@@ -62,6 +65,14 @@ foreach (
 	unlike($message, qr/@{[SECRET]}/, "$_->[2]: nothing of it is quoted");
 }
 is(sql('SELECT count(*) FROM pg_foreign_server'), 0, 'none of these has left a server behind');
+
+# Each of these says where it is.
+foreach ('host=/nowhere', 'hostaddr=127.0.0.1', 'service=nowhere')
+{
+	sql("SELECT pg_flashcache_add_node('place', '$_')");
+	like(sql('SELECT srvoptions FROM pg_foreign_server'), qr/$_/, "a node with $_");
+	sql("SELECT pg_flashcache_remove_node('place')");
+}
 
 # ---- nodes of every kind ----
 

@@ -123,6 +123,7 @@ BASE_CONF = (
     *(pathlib.Path(__file__).parent.parent / "lib" / "cache.conf").read_text().splitlines(),
     "pg_flashcache.max_policy_files = 1000",
     "pg_flashcache.advice = on",
+    "pg_flashcache.track_statements = on",
 )
 
 

@@ -72,10 +72,8 @@ cat >"$dir/cache.conf" <<END_OF_CONF
 ${FC_EXTRA_CONF:-}
 pg_flashcache.size = 512kB
 $(cat "$here/../lib/cache.conf")
-# Identifiers are computed and not shown by EXPLAIN (VERBOSE), which some of these tests compare.
-compute_query_id = regress
 END_OF_CONF
-printf '%s\n' "${FC_EXTRA_CONF:-}" "compute_query_id = regress" >"$dir/stock.conf"
+printf '%s\n' "${FC_EXTRA_CONF:-}" >"$dir/stock.conf"
 cp "$here/tally.c" "$dir/library/"
 cat >"$dir/library/Makefile" <<END_OF_MAKEFILE
 MODULES = tally

@@ -35,6 +35,16 @@ SET pg_flashcache.verify = off;
 SHOW pg_flashcache.verify;
 RESET pg_flashcache.verify;
 SHOW pg_flashcache.verify;
+-- it was a boolean: those spellings are still accepted
+SELECT word, set_config('pg_flashcache.track_statements', word, false) AS shown
+FROM unnest('{off,auto,on,true,false,yes,no,1,0}'::text[]) word;
+SET pg_flashcache.track_statements = true;
+SHOW pg_flashcache.track_statements;
+SET pg_flashcache.track_statements = 0;
+SHOW pg_flashcache.track_statements;
+SET pg_flashcache.track_statements = 'sometimes';
+RESET pg_flashcache.track_statements;
+SHOW pg_flashcache.track_statements;
 -- the limits are allowed
 ALTER SYSTEM SET pg_flashcache.size = '512kB';
 ALTER SYSTEM SET pg_flashcache.size = '17179869176kB';

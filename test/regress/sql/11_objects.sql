@@ -23,6 +23,21 @@ SELECT pg_flashcache_relation_bytes(NULL);
 SELECT pg_flashcache_relation_pages(0);
 SELECT pg_flashcache_relation_pages(NULL);
 
+-- why statements are not counted
+SHOW pg_flashcache.track_statements;
+SELECT count(*) FROM pg_stat_flashcache_statements;
+SELECT count(*) FROM pg_flashcache_statement_stat(false);
+SELECT statements_reason, statements_hint FROM pg_flashcache_tracking_stat();
+SET compute_query_id = off;
+SELECT statements_reason, statements_hint FROM pg_flashcache_tracking_stat();
+SET pg_flashcache.track_statements = off;
+SELECT count(*) FROM pg_stat_flashcache_statements;
+SELECT statements_reason, statements_hint FROM pg_flashcache_tracking_stat();
+RESET pg_flashcache.track_statements;
+SET compute_query_id = on;
+SELECT statements_reason, statements_hint FROM pg_flashcache_tracking_stat();
+SELECT count(*) > 0 AS counted FROM pg_stat_flashcache_statements;
+
 CREATE ROLE fc_nobody;
 CREATE ROLE fc_monitor;
 GRANT pg_monitor TO fc_monitor;

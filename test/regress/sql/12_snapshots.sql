@@ -3,6 +3,8 @@
 \set SHOW_CONTEXT never
 DROP EXTENSION pg_flashcache;
 CREATE EXTENSION pg_flashcache;
+-- statements are counted, too
+SET compute_query_id = on;
 SELECT keep, max_bytes, top_rows, last_snapshot FROM pg_flashcache_snapshot_settings;
 INSERT INTO pg_flashcache_snapshot_settings DEFAULT VALUES;
 UPDATE pg_flashcache_snapshot_settings SET only_row = false;
