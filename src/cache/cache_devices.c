@@ -327,16 +327,6 @@ fc_devices_slots_without_place(void)
 
 /* ---- the writer begins ---- */
 
-/* Is it in the list in the data directory?  If that can't be read, it may be. */
-static bool
-is_listed(FcDeviceNo no, const char *path)
-{
-	static FcDeviceList list;
-	bool		there;
-
-	return fc_list_read(&list, &there) ? strcmp(list.device[no].path, path) == 0 : there;
-}
-
 /* One before this one had it in use, or was about to. */
 static void
 take_over(FcDeviceNo no)
@@ -354,11 +344,12 @@ take_over(FcDeviceNo no)
 		fc_devices_forget_trouble(no);
 		schedule_probe(no);
 	}
-	/* who wanted to add it was told that nothing has come of it */
-	if (state == FC_DEVICE_CLOSED && !is_listed(no, entry.path))
+	/* D8: who wanted to add it is told that nothing has come of it */
+	if (entry.adding)
 	{
 		fc_devices_forget(no);
 		fc_devices_remove(no);
+		return;
 	}
 	if (state == FC_DEVICE_DISABLED && !entry.disabled)
 	{

@@ -121,8 +121,7 @@ end_of_opening(bool opened, FcReason *error)
 		return FC_CHANGE_DONE;
 	if (change.what == FC_CHANGE_ADD)
 	{
-		/* before it is let go of: the file goes that was made for it */
-		fc_store_undo(no, fc_setting_io_timeout);
+		/* it is let go of, and the file goes that was made for it */
 		fc_devices_remove(no);
 		return FC_CHANGE_FAILED;
 	}
@@ -186,6 +185,7 @@ add_device(const char *path, uint32 slots, FcReason *error)
 	}
 	strlcpy(entry.path, path, sizeof(entry.path));
 	entry.slots = slots;
+	entry.adding = true;
 	if (!fc_devices_would_fit(no, slots, error))
 		return FC_CHANGE_FAILED;
 	fc_list_set_entry(no, &entry);

@@ -192,7 +192,13 @@ begin_to_use(FcDeviceNo no)
 	fc_devices_set_flags(no, entry.slots, true, true);	/* D2 */
 	fc_devices_note_active(no);
 	if (openings[no].make)
+	{
+		/* D8: from here on it is a device */
+		entry.adding = false;
+		fc_list_set_entry(no, &entry);
+		fc_store_keep(no);
 		fc_devices_write_list();
+	}
 	ereport(LOG,
 			(errmsg("pg_flashcache uses \"%s\": %u slots, %s", entry.path, entry.slots,
 					fc_store_direct_io(no) ? "direct I/O" : "through the page cache, since its file system has no direct I/O"),

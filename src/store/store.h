@@ -288,8 +288,11 @@ extern bool fc_store_adopt(FcDeviceNo no, int timeout_ms, FcReason *error);
 extern void fc_store_close_all(int timeout_ms);
 extern void fc_store_release(FcDeviceNo no, int timeout_ms);
 
-/* The same, and a file that opening it has just made is removed. */
-extern void fc_store_undo(FcDeviceNo no, int timeout_ms);
+/*
+ * It is in use: a file that opening it has made stays.  Before that it is
+ * removed when the device is let go of, or the writer ends.
+ */
+extern void fc_store_keep(FcDeviceNo no);
 
 /* The first, of devices that have gone off or were removed: to be called by who reads pages, also those that are not on flash. */
 extern void fc_store_let_go(int timeout_ms);

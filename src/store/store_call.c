@@ -62,7 +62,7 @@ fc_call_new(FcDeviceNo no, FcDeviceOp op, ssize_t *result)
 	*result = r != NULL ? 0 : FC_NO_PROCESS;
 	if (r == NULL)
 		return NULL;
-	switch (fc_process_ready(no, opens, fc_device_serve))
+	switch (fc_process_ready(no, opens, fc_device_serve, fc_device_leave))
 	{
 		case FC_ANSWERED:
 			r->op = op;

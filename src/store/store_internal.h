@@ -14,6 +14,7 @@
  *		store_device.c		(in the device process) what the writer asks for
  *		store_open.c		(in the device process) checks, claims, locks
  *		store_header.c		(in the device process) what the device holds
+ *		store_made.c		(in the device process) the file that opening has made
  *		store_place.c, store_space.c, store_mount.c, store_process.c, store_uring.c
  *
  * Copyright (c) 2026, the pg_flashcache developers
@@ -231,8 +232,8 @@ typedef struct FcDeviceRequest
 	uint32		log_blocks;
 	bool		require_mount;
 	bool		make;			/* the file, if it is not there */
-	bool		undo;			/* of FC_OP_CLOSE: removes the file that
-								 * opening has made */
+	bool		kept;			/* the file that FC_OP_OPEN has made is in
+								 * use, and stays; at any time */
 	bool		known;			/* it is the same if it has this header: */
 	uint8		known_identity[FC_IDENTITY_BYTES];
 	uint32		known_slots;
@@ -262,7 +263,7 @@ extern FcDeviceRequest *fc_call_new(FcDeviceNo no, FcDeviceOp op, ssize_t *resul
  * interest any more; how long that may take; it has been let go of, or the
  * process is given up.
  */
-extern FcDeviceRequest *fc_new_close(FcDeviceNo no, bool undo, ssize_t *result);
+extern FcDeviceRequest *fc_new_close(FcDeviceNo no, ssize_t *result);
 extern int	fc_close_timeout(int timeout_ms);
 extern void fc_end_close(FcDeviceNo no, ssize_t result);
 
@@ -328,8 +329,9 @@ extern bool fc_call_has_given_up(void);
 
 /* ---- store_device.c: what the device process does ---- */
 
-/* Answers the request; for fc_process_ready(). */
+/* Answers the request; or the writer has gone.  For fc_process_ready(). */
 extern void fc_device_serve(void *request);
+extern void fc_device_leave(void *request);
 
 /* ---- store_open.c: checks, claims and locks, in the device process ---- */
 
@@ -341,7 +343,7 @@ extern bool fc_open_adopt(FcDeviceRequest *r);
 extern int	fc_open_fd(void);
 extern bool fc_open_claimed(void);
 
-/* Lets go of it; `undo`: of what FC_OP_OPEN has made there is nothing left. */
+/* Lets go of it; `undo`: the file that FC_OP_OPEN has made is removed. */
 extern void fc_open_close(bool undo);
 
 /* What to do about errno of an open(); in any process. */
@@ -353,6 +355,13 @@ extern const char *fc_open_hint(bool is_device);
  * Only the owner may ask for this.  In any process.
  */
 extern void fc_open_without_atime(int fd);
+
+/* ---- store_made.c: the file that opening has made; in the device process ---- */
+
+/* It has been made, and is open; it stays; it goes, unless it has been replaced or somebody else has it. */
+extern void fc_made(const char *path, int fd);
+extern void fc_made_stays(void);
+extern void fc_made_undo(void);
 
 /* ---- store_header.c: what the device holds; in the device process ---- */
 

@@ -89,19 +89,36 @@ is_empty(const FcDeviceList *list)
 	return true;
 }
 
+/* A device that is not in use yet, and its chunks. */
+static void
+leave_out(FcDeviceList *list, FcDeviceNo no)
+{
+	uint32		index;
+
+	memset(&list->device[no], 0, sizeof(list->device[no]));
+	for (uint32 chunk = 0; chunk < FC_CHUNKS; chunk++)
+		if (fc_store_place_of_list(list->place[chunk], &index) == no)
+			list->place[chunk] = FC_LIST_NOWHERE;
+}
+
 bool
 fc_list_write(void)
 {
-	FcDeviceList *list = fc_device_list;
+	static FcDeviceList copy;
+	FcDeviceList *list = &copy;
 	int			fd;
 
 	Assert(fc_in_writer());
+	*list = *fc_device_list;
+	fc_map_export(&list->slots, list->place);
+	for (FcDeviceNo no = FC_THE_DEVICE + 1; no < FC_DEVICES; no++)
+		if (list->device[no].adding)
+			leave_out(list, no);
 	if (is_empty(list))
 		return fc_durable_remove(FC_DEVICES_FILE);
 	memset(list->magic, 0, sizeof(list->magic));
 	memcpy(list->magic, MAGIC, sizeof(MAGIC));
 	list->format = FORMAT;
-	fc_map_export(&list->slots, list->place);
 	list->crc = list_crc(list);
 	fd = fc_durable_begin(FC_DEVICES_FILE FC_TMP);
 	return fc_durable_finish(fd, fd >= 0 && fc_durable_write(fd, list, sizeof(*list)),

@@ -29,6 +29,7 @@ typedef struct FcDeviceEntry
 	bool		disabled;
 	bool		opened;			/* it has had that identity */
 	uint8		identity[FC_IDENTITY_BYTES];
+	bool		adding;			/* it is no device yet: not in the file */
 } FcDeviceEntry;
 
 /* When the chunk got its place: records of the log up to that group are of another one. */
@@ -37,6 +38,9 @@ typedef struct FcChunkSince
 	uint64		log;
 	uint64		group;
 } FcChunkSince;
+
+/* As a place in the list: absent. */
+#define FC_LIST_NOWHERE PG_UINT32_MAX
 
 typedef struct FcDeviceList
 {
@@ -61,7 +65,10 @@ extern void fc_list_set_entry(FcDeviceNo no, const FcDeviceEntry *entry);
 /* Reads the file; false if there is none, or it is not good.  `there`: there is one. */
 extern bool fc_list_read(FcDeviceList *list, bool *there);
 
-/* Writes it, with the places of this moment, and durably.  A list of nothing is no file. */
+/*
+ * Writes it, with the places of this moment, and durably; what is being added
+ * is left out.  A list of nothing is no file.
+ */
 extern bool fc_list_write(void);
 
 /* What the log has of that slot in a block of that group is of this place of its chunk, as far as the list tells. */

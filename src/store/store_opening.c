@@ -70,6 +70,8 @@ fill_in(FcDeviceRequest *r, const Opening *o)
 	r->log_blocks = o->log_blocks;
 	r->require_mount = o->require_mount;
 	r->make = o->make;
+	if (o->make)
+		r->kept = false;
 	r->known = o->known != NULL;
 	if (r->known)
 	{
@@ -237,16 +239,11 @@ fc_store_answers(FcDeviceNo no, int timeout_ms, FcReason *error)
 }
 
 FcDeviceRequest *
-fc_new_close(FcDeviceNo no, bool undo, ssize_t *result)
+fc_new_close(FcDeviceNo no, ssize_t *result)
 {
-	FcDeviceRequest *r;
-
 	Assert(no < FC_DEVICES);
 	fc_process_turn_away(no);
-	r = fc_call_new(no, FC_OP_CLOSE, result);
-	if (r != NULL)
-		r->undo = undo;
-	return r;
+	return fc_call_new(no, FC_OP_CLOSE, result);
 }
 
 int
@@ -262,11 +259,11 @@ fc_end_close(FcDeviceNo no, ssize_t result)
 		fc_process_abandon(no);
 }
 
-static void
-release(FcDeviceNo no, int timeout_ms, bool undo)
+void
+fc_store_release(FcDeviceNo no, int timeout_ms)
 {
 	ssize_t		result;
-	FcDeviceRequest *r = fc_new_close(no, undo, &result);
+	FcDeviceRequest *r = fc_new_close(no, &result);
 
 	if (r != NULL)
 		result = fc_call_make(r, fc_close_timeout(timeout_ms));
@@ -274,15 +271,12 @@ release(FcDeviceNo no, int timeout_ms, bool undo)
 }
 
 void
-fc_store_release(FcDeviceNo no, int timeout_ms)
+fc_store_keep(FcDeviceNo no)
 {
-	release(no, timeout_ms, false);
-}
+	FcDeviceRequest *r = fc_process_memory(no, sizeof(FcDeviceRequest));
 
-void
-fc_store_undo(FcDeviceNo no, int timeout_ms)
-{
-	release(no, timeout_ms, true);
+	Assert(fc_in_writer() && no != FC_THE_DEVICE && r != NULL);
+	r->kept = true;
 }
 
 /* ---- step by step: H8 ---- */

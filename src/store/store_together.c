@@ -250,7 +250,7 @@ fc_store_release_all(int timeout_ms)
 	ssize_t		result[FC_DEVICES];
 
 	for (FcDeviceNo no = 0; no < FC_DEVICES; no++)
-		r[no] = fc_new_close(no, false, &result[no]);
+		r[no] = fc_new_close(no, &result[no]);
 	fc_call_make_all(r, result, fc_close_timeout(timeout_ms));
 	for (FcDeviceNo no = 0; no < FC_DEVICES; no++)
 		fc_end_close(no, result[no]);
