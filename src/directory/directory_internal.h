@@ -79,6 +79,7 @@ typedef struct FcDirectory
 								 * it: no order needed */
 	bool		ghosts_used;
 	pg_atomic_uint32 seen_sets; /* of each partition; no order needed */
+	uint32		region_sets;	/* writer only */
 	bool		restored;		/* entries were, in this run; all read it */
 	pg_atomic_uint32 reached;	/* slots from here on were never in use; views
 								 * read it */

@@ -276,6 +276,12 @@ candidates(void)
 	for (uint64_t region = 0; region < 16000; region++)
 		(void) fc_chooser_offer(&c, key(region), key(region | UINT64_C(1) << 40), false);
 	check(c.choice.reads > 850 && c.choice.reads < 1150, "chooser: and a sixteenth of the regions is a sample");
+	{
+		uint64_t	reads = c.choice.reads;
+
+		fc_chooser_resize(&c, 4096, 16384, memory);
+		check(c.choice.reads == reads, "chooser: the same size: nothing begins anew");
+	}
 	fc_chooser_resize(&c, 4096, 4096, memory);
 	for (uint64_t region = 0; region < 4000; region++)
 		(void) fc_chooser_offer(&c, key(region), key(region | UINT64_C(1) << 40), false);
