@@ -57,3 +57,15 @@ fc_layout_make_header(char *block, uint32 slots, const uint8 *identity)
 	header->crc = header_crc(header);
 	memcpy(header->identity, identity, FC_IDENTITY_BYTES);
 }
+
+bool
+fc_layout_has_identity(const char *block, size_t len, const uint8 *identity)
+{
+	FcHeader	header;
+
+	if (!fc_layout_is_header(block, len))
+		return false;
+	memcpy(&header, block, sizeof(header));
+	return header.layout_version == FC_LAYOUT_VERSION && header.block_size == BLCKSZ &&
+		memcmp(header.identity, identity, FC_IDENTITY_BYTES) == 0;
+}

@@ -273,7 +273,7 @@ before_resized(bool same)
 		fc_devices_forget(resized);
 	else
 		fc_directory_forget_erased();
-	fc_cache_scrub_again();
+	fc_cache_scrub_has_come(resized);
 }
 
 /* The device is opened with another size, and keeps what it has. */
@@ -283,6 +283,7 @@ reopen(FcDeviceNo no, uint32 slots, FcReason *error)
 	FcDeviceEntry entry;
 	FcKnownDevice known;
 
+	fc_devices_offer(no);
 	(void) fc_list_entry(no, &entry);
 	known.identity = entry.identity;
 	known.slots = entry.slots;
@@ -290,9 +291,9 @@ reopen(FcDeviceNo no, uint32 slots, FcReason *error)
 	if (!fc_store_open_other(no, entry.path, slots, &known, false, fc_setting_require_mount, fc_setting_io_timeout,
 							 before_resized, error))
 		return false;
+	(void) fc_list_entry(no, &entry);	/* what was offered has been taken */
 	entry.slots = slots;
-	memcpy(entry.identity, fc_store_identity(no), sizeof(entry.identity));
-	fc_list_set_entry(no, &entry);
+	fc_devices_note_identity(no, &entry);
 	return true;
 }
 

@@ -216,6 +216,8 @@ typedef struct FcOtherDevice
 {
 	uint32		slots;			/* 0: there is none */
 	uint8		identity[FC_IDENTITY_BYTES];
+	bool		offered;		/* or it has that one */
+	uint8		offer[FC_IDENTITY_BYTES];
 	struct stat seen;			/* zeros: not opened in this run */
 } FcOtherDevice;
 
@@ -237,6 +239,8 @@ typedef struct FcDeviceRequest
 	bool		known;			/* it is the same if it has this header: */
 	uint8		known_identity[FC_IDENTITY_BYTES];
 	uint32		known_slots;
+	bool		offered;		/* or that identity, */
+	uint8		offer[FC_IDENTITY_BYTES];	/* which FC_OP_OPEN gives it then */
 	FcOtherDevice other[FC_DEVICES];	/* that must not be what is added */
 	bool		same;			/* answer of FC_OP_OPEN: as fc_store_open() */
 	int			n;
@@ -257,6 +261,14 @@ typedef struct FcDeviceRequest
 
 /* A request to be filled in; NULL, and the result instead of one, if none can be made.  Only the writer makes any. */
 extern FcDeviceRequest *fc_call_new(FcDeviceNo no, FcDeviceOp op, ssize_t *result);
+
+/*
+ * store_opening.c: opening, how long a step of it may take.  It is to be adopted;
+ * what has come of that, false with the reason.
+ */
+extern int	fc_open_timeout(int timeout_ms);
+extern FcDeviceRequest *fc_new_adopt(FcDeviceNo no, ssize_t *result);
+extern bool fc_end_adopt(const FcDeviceRequest *r, ssize_t result, int timeout_ms, FcReason *error);
 
 /*
  * store_opening.c: the device is to be let go of, and what is under way is of no
@@ -368,9 +380,13 @@ extern void fc_made_undo(void);
 /* Its header must be ours, or the place must be empty.  `block`: memory for a header, aligned. */
 extern bool fc_header_check(FcDevice *device, int fd, const char *path, const struct stat *st, char *block, FcReason *error);
 
-/* Is that the header which was written when the device was opened, to the last bit?  It must be. */
+/*
+ * Is that the header which was written when the device was opened, to the last
+ * bit?  It must be, or the one that an opening has written of which nothing has
+ * been heard.
+ */
 extern bool fc_header_is_same(const FcDevice *device, const char *block, size_t len);
-extern bool fc_header_check_same(FcDevice *device, int fd, FcReason *error);
+extern bool fc_header_check_same(const FcDeviceRequest *r, int fd, FcReason *error);
 
 /* It must be large enough; `first`: what the hint says. */
 extern bool fc_header_check_size(int fd, const char *path, const struct stat *st, uint32 slots, uint32 log_blocks, bool first, FcReason *error);

@@ -19,7 +19,7 @@
 #include "store/store_process.h"
 
 #define MAGIC "fc devices\n\032"
-#define FORMAT 1
+#define FORMAT 2				/* 1 had no offers */
 
 FcDeviceList *fc_device_list = NULL;
 
@@ -58,6 +58,32 @@ fc_list_set_entry(FcDeviceNo no, const FcDeviceEntry *entry)
 	SpinLockAcquire(lock);
 	fc_device_list->device[no] = *entry;
 	SpinLockRelease(lock);
+}
+
+bool
+fc_list_offer(FcDeviceNo no)
+{
+	FcDeviceEntry entry;
+
+	Assert(fc_in_writer());
+	(void) fc_list_entry(no, &entry);
+	if (entry.offered || !pg_strong_random(entry.offer, sizeof(entry.offer)))
+		return false;
+	entry.offered = true;
+	fc_list_set_entry(no, &entry);
+	return true;
+}
+
+void
+fc_list_take_back(FcDeviceNo no)
+{
+	FcDeviceEntry entry;
+
+	Assert(fc_in_writer());
+	(void) fc_list_entry(no, &entry);
+	entry.offered = false;
+	memset(entry.offer, 0, sizeof(entry.offer));
+	fc_list_set_entry(no, &entry);
 }
 
 bool

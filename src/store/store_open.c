@@ -379,7 +379,12 @@ is_same_device(const FcDeviceRequest *r, int fd, const struct stat *st)
 {
 	static char block[FC_HEADER_BLOCK] pg_attribute_aligned(FC_IO_ALIGN);
 	const FcDevice *device = &r->device;
+	bool		offered;
 
+	if (fc_pread(fd, block, FC_HEADER_BLOCK, 0) != FC_HEADER_BLOCK)
+		return false;
+	/* an opening of which nothing has been heard has found it to be the same */
+	offered = r->offered && fc_layout_has_identity(block, FC_HEADER_BLOCK, r->offer);
 	if (r->no != FC_THE_DEVICE)
 	{
 		/*
@@ -390,14 +395,12 @@ is_same_device(const FcDeviceRequest *r, int fd, const struct stat *st)
 
 		return wanted != NULL &&
 			(S_ISBLK(st->st_mode) || st->st_size >= fc_layout_bytes(Min(r->slots, r->known_slots), 0)) &&
-			fc_pread(fd, block, FC_HEADER_BLOCK, 0) == FC_HEADER_BLOCK &&
-			memcmp(wanted, block, FC_HEADER_BLOCK) == 0;
+			(offered || memcmp(wanted, block, FC_HEADER_BLOCK) == 0);
 	}
 	return pg_atomic_read_u32(unconstify(pg_atomic_uint32 *, &device->generation)) != 0 &&
 		device->slots == r->slots && device->log_blocks == r->log_blocks && fc_same_thing(st, &device->seen) &&
 		(S_ISBLK(st->st_mode) || st->st_size >= fc_layout_bytes(r->slots, r->log_blocks)) &&
-		fc_pread(fd, block, FC_HEADER_BLOCK, 0) == FC_HEADER_BLOCK &&
-		fc_header_is_same(device, block, FC_HEADER_BLOCK);
+		(offered || fc_header_is_same(device, block, FC_HEADER_BLOCK));
 }
 
 /* Is what is added another device of this cache already, under another name? */
@@ -416,7 +419,8 @@ is_other(const FcDeviceRequest *r, int fd, const struct stat *st, FcReason *erro
 		if (other->slots == 0 || (other->seen.st_ino != 0 && !fc_same_thing(st, &other->seen)))
 			continue;
 		fc_layout_make_header(theirs, other->slots, other->identity);
-		if (memcmp(theirs, block, FC_HEADER_BLOCK) == 0)
+		if (memcmp(theirs, block, FC_HEADER_BLOCK) == 0 ||
+			(other->offered && fc_layout_has_identity(block, FC_HEADER_BLOCK, other->offer)))
 			return !fc_fail(error, "See pg_stat_flashcache_device.",
 							"\"%s\" is device %d of the cache already, under another name", r->path, no + 1);
 	}
@@ -440,8 +444,6 @@ fc_open_for_server(FcDeviceRequest *r)
 	fc_place_for(r->no == FC_THE_DEVICE ? FC_FOR_FIRST : r->make ? FC_FOR_ADDED : FC_FOR_LISTED);
 	claimed = false;			/* the lock may move */
 	fc_made_stays();			/* what was made before has been in use */
-	if (!pg_strong_random(identity, sizeof(identity)))
-		return fc_fail(error, "Check the kernel's random number generator.", "could not generate random bytes");
 	fd = open_checked(device, r->path, r->make, r->require_mount, &st, &direct, error);
 	if (fd < 0)
 		return false;
@@ -458,7 +460,19 @@ fc_open_for_server(FcDeviceRequest *r)
 		close(fd);
 		return false;
 	}
+	/*
+	 * One that is not the same does not get what is offered: who does not hear
+	 * of this opening would believe the next time that it is.
+	 */
 	r->same = is_same_device(r, fd, &st);
+	if (r->same && r->offered)
+		memcpy(identity, r->offer, sizeof(identity));
+	else if (!pg_strong_random(identity, sizeof(identity)))
+	{
+		fc_made_undo();
+		close(fd);
+		return fc_fail(error, "Check the kernel's random number generator.", "could not generate random bytes");
+	}
 	if ((S_ISREG(st.st_mode) &&
 		 !fc_space_reserve(fd, r->path, &st, fc_layout_bytes(r->slots, r->log_blocks),
 						   r->no == FC_THE_DEVICE, leave_former(device, &st), refuse, error)) ||
@@ -485,8 +499,10 @@ fc_open_for_server(FcDeviceRequest *r)
 
 /* Is what is open what was opened last, and as it was then? */
 static bool
-is_as_opened(FcDevice *device, int fd, bool first, FcReason *error)
+is_as_opened(FcDeviceRequest *r, int fd)
 {
+	FcDevice   *device = &r->device;
+	FcReason   *error = &r->error;
 	struct stat st;
 
 	if (fstat(fd, &st) != 0)
@@ -494,8 +510,8 @@ is_as_opened(FcDevice *device, int fd, bool first, FcReason *error)
 	if (!fc_same_thing(&st, &device->seen))
 		return fc_fail(error, FC_REPLACED_HINT, FC_REPLACED, device->path);
 	return fc_place_check(device->path, &st, error) &&
-		fc_header_check_size(fd, device->path, &st, device->slots, device->log_blocks, first, error) &&
-		fc_header_check_same(device, fd, error);
+		fc_header_check_size(fd, device->path, &st, device->slots, device->log_blocks, r->no == FC_THE_DEVICE, error) &&
+		fc_header_check_same(r, fd, error);
 }
 
 /* See fc_store_adopt(). */
@@ -512,11 +528,11 @@ fc_open_adopt(FcDeviceRequest *r)
 	Assert(r->op == FC_OP_ADOPT && pg_atomic_read_u32(&r->device.generation) != 0);
 	fc_place_for(r->no == FC_THE_DEVICE ? FC_FOR_FIRST : FC_FOR_LISTED);
 	if (claimed)
-		return is_as_opened(device, device_fd, r->no == FC_THE_DEVICE, error);
+		return is_as_opened(r, device_fd);
 	fd = open_checked(device, device->path, false, false, &st, &direct, error);
 	if (fd < 0)
 		return false;
-	if (!lock_device(fd, device->path, r->no == FC_THE_DEVICE, error) || !is_as_opened(device, fd, r->no == FC_THE_DEVICE, error))
+	if (!lock_device(fd, device->path, r->no == FC_THE_DEVICE, error) || !is_as_opened(r, fd))
 	{
 		close(fd);
 		return false;

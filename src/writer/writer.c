@@ -631,7 +631,6 @@ run_state(void)
 		no_probe();
 		fc_devices_release();
 		fc_cache_purge();
-		fc_store_release(FC_THE_DEVICE, fc_setting_io_timeout);
 	}
 	else if (fc_setting_enabled && state == FC_STATE_DISABLED)
 	{
@@ -682,13 +681,14 @@ start(void)
 	FcReason	error;
 	uint64		log;
 	uint64		group;
+	bool		found;
 
 	Assert(IS_WRITER());
 	fc_cache_fill_start();
 	fc_warm_start();
 	fc_warm_position(&log, &group);
 	fc_devices_set_position(log, group);
-	fc_devices_start();
+	found = fc_devices_start(&error);
 	switch (fc_cache_state())
 	{
 		case FC_STATE_STARTING:
@@ -701,7 +701,7 @@ start(void)
 		case FC_STATE_ACTIVE:
 		case FC_STATE_PAUSED:
 			/* a writer before this one has died; what it published is good */
-			if (!fc_devices_first_is_off() && !fc_store_adopt(FC_THE_DEVICE, fc_setting_io_timeout, &error))
+			if (!found)
 				fc_devices_first_is_lost(&error);	/* D6 */
 			else if (fc_cache_state() == FC_STATE_PAUSED)
 				schedule_probe();
@@ -988,7 +988,7 @@ static void
 on_exit_writer(int code, Datum arg)
 {
 	Assert(IS_WRITER());
-	fc_store_release_all(fc_setting_io_timeout);
+	fc_store_release_all(FC_ALL_DEVICES, fc_setting_io_timeout);
 	fc_handoff_set_writer(NULL);
 	shared->proc = NULL;
 	ConditionVariableBroadcast(&shared->answer);
@@ -1062,7 +1062,11 @@ on_sigterm(int signo, siginfo_t * info, void *context)
 	errno = save_errno;
 }
 
-/* What stands for the whole cache, in miniature, or as what is remembered of evicted pages, follows its devices. */
+/*
+ * What stands for the whole cache, in miniature, or as what is remembered of
+ * evicted pages, follows its devices.  Each begins anew only if it is for another
+ * size: a new writer finds them as they are.
+ */
 static void
 follow_devices(void)
 {
@@ -1071,12 +1075,8 @@ follow_devices(void)
 
 	if (slots == last)
 		return;
-	/* at start they are as the first device is */
-	if (last != 0 || slots != (uint32) fc_setting_size)
-	{
-		fc_advice_set_base(slots);
-		fc_admission_set_slots(slots);
-	}
+	fc_advice_set_base(slots);
+	fc_admission_set_slots(slots);
 	fc_directory_scale_ghosts(slots);
 	last = slots;
 }

@@ -312,6 +312,40 @@ $node->stop;
 	$is->(4 * MB, 'of both');
 	is($grows->safe_psql('postgres', 'SELECT round(max(sample_rate)::numeric, 3) FROM pg_flashcache_advice'), '0.250', 'advice: of a quarter of them');
 	is($health->(), "1||\n2|97|35", 'health: of the second device');
+
+	# What begins anew is for another size.
+	my $figures = sub {
+		fc_writer_round($grows);
+		return split /\|/, $grows->safe_psql('postgres', 'SELECT (SELECT max(since) FROM pg_flashcache_advice), (SELECT max(sampled_reads) FROM pg_flashcache_admission)');
+	};
+	my $same = sub {
+		my ($what, @were) = @_;
+		my @are = $figures->();
+		is($are[0], $were[0], "advice goes on: $what");
+		cmp_ok($are[1], '>=', $were[1], "admission goes on: $what");
+	};
+	$grows->safe_psql('postgres', 'CREATE TABLE t AS SELECT n, repeat(\'x\', 1000) v FROM generate_series(1, 2000) n');
+	fc_evict($grows, 't');
+	$grows->safe_psql('postgres', 'SELECT count(v) FROM t');
+	fc_evict($grows, 't');
+	my @were = $figures->();
+	cmp_ok($were[1], '>', 0, 'pages were offered');
+	my $writer = $grows->safe_psql('postgres', 'SELECT writer_pid FROM pg_stat_flashcache');
+	kill 'TERM', $writer;
+	$grows->poll_query_until('postgres', "SELECT writer_pid <> $writer FROM pg_stat_flashcache") or die 'no new writer';
+	$same->('with a new writer', @were);
+	@were = $figures->();
+	$grows->append_conf('postgresql.conf', 'pg_flashcache.enabled = off');
+	$grows->reload;
+	fc_wait_state($grows, 'disabled');
+	fc_failpoint($grows, 'store_open', 'delay:3000000', 2);
+	$grows->append_conf('postgresql.conf', 'pg_flashcache.enabled = on');
+	$grows->reload;
+	fc_wait_active($grows);
+	# it is being opened
+	$grows->safe_psql('postgres', "SELECT pg_flashcache_enable_device('$more')");
+	fc_failpoint($grows, 'store_open', 'off');
+	$same->('a device is enabled while it is being opened', @were);
 	$grows->safe_psql('postgres', "SELECT pg_flashcache_disable_device('$more')");
 	$is->(MB, 'of those that are not disabled');
 	is($health->(), "1||\n2|97|35", 'health: of one that is disabled as well');

@@ -16,7 +16,7 @@ use constant { MB => 1 << 20, HEADER => 65536 };
 my $node = fc_new_node('main',
 	size => '2MB',
 	conf => "pg_flashcache.max_size = '16MB'\nbgwriter_lru_maxpages = 0\ncheckpoint_timeout = 1h\nautovacuum = off\n"
-	  . "max_logical_replication_workers = 0\npg_flashcache.io_timeout = '1min'\n");
+	  . "max_logical_replication_workers = 0\npg_flashcache.io_timeout = '1min'\npg_flashcache.persistence = on\n");
 my ($second, $third) = map { $node->basedir . "/$_" } qw(second third);
 my $list = $node->data_dir . '/pg_flashcache.devices';
 my $control;
@@ -127,9 +127,75 @@ $node->append_conf('postgresql.conf', 'pg_flashcache.enabled = on');
 $node->reload;
 fc_wait_active($node);
 wait_device_state($node, 3, 'active');
-kill 'TERM', $node->safe_psql('postgres', 'SELECT writer_pid FROM pg_stat_flashcache');
+$node->safe_psql('postgres', "SELECT pg_flashcache_remove_device('$third')");
+ok(-e $third, 'and when it is removed');
+
+# ---- opened ----
+
+sub header
+{
+	open my $file, '<:raw', $second or die $!;
+	sysread($file, my $header, 4096) == 4096 or die $!;
+	return $header;
+}
+
+sub is_kept
+{
+	my ($what, $used) = @_;
+	is(device($node, 2, 'state'), 'active', "$what: it is in use");
+	cmp_ok(device($node, 2, 'used'), '>', $used / 2, "$what: it has what it had");
+	return;
+}
+
+sub off
+{
+	fc_failpoint($control, 'probe_due', 'error');
+	goes_off($node, $control, 't', 2);
+	my $used = device($node, 2, 'used');
+	cmp_ok($used, '>', 100, 'a device is off, and has pages');
+	return $used;
+}
+
+# It hangs while it is opened, for longer than it is waited for, and goes on then: its header has been written anew.
+$node->append_conf('postgresql.conf', "pg_flashcache.io_timeout = '5s'");
+$node->reload;
+$node->safe_psql('postgres', 'DROP TABLE t');
+fill($node, 't', 400, 'more', $second);
+my $used = off();
+$before = header();
+fc_failpoint($control, 'store_open', 'delay:14000000', 2);
+$asked = ask($node, "SELECT pg_flashcache_enable_device('$second')");
+like(answer($asked), qr/could not enable the device: .* did not answer for 10000 ms/, 'it hangs while it is opened');
+fc_failpoint($control, 'store_open', 'off');
+for (1 .. 10 * $PostgreSQL::Test::Utils::timeout_default)
+{
+	last if header() ne $before;
+	usleep(100_000);
+}
+isnt(header(), $before, 'it has been opened when nobody waited any more');
+is($node->safe_psql('postgres', "SELECT pg_flashcache_enable_device('$second')"), '', 'and is opened again');
+is_kept('opened when nobody waited', $used);
+isnt(header(), $before, 'its header is another one than before');
+
+# The server ends between the header and the list.
+$node->safe_psql('postgres', 'CHECKPOINT');
+$node->poll_query_until('postgres', 'SELECT stamp_checkpoint = checkpoint_lsn FROM pg_stat_flashcache_persistence, pg_control_checkpoint()')
+  or die 'no stamp';
+$used = off();
+$before = header();
+fc_failpoint($control, 'switch_purged', 'pause');
+$asked = ask($node, "SELECT pg_flashcache_enable_device('$second')");
+fc_failpoint_wait($control, 'switch_purged');
+isnt(header(), $before, 'its header has been written');
 $control->quit;
+$node->stop('immediate');
+answer($asked);
+$node->start;
+fc_wait_active($node);
+wait_device_state($node, 2, 'active');
+is_kept('the server ends then', $used / 2);
+my %now = fc_stat($node, qw(state verify_failures checksum_failures));
+is_deeply(\%now, { state => 'active', verify_failures => 0, checksum_failures => 0 }, 'no page was wrong');
 $node->stop;
-ok(-e $third, 'and when the server ends');
 
 done_testing();
