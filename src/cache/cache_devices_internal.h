@@ -48,7 +48,7 @@ extern FcStoreStep fc_devices_look(FcDeviceNo no, FcReason *error);
 extern void fc_devices_write_list(void);
 extern void fc_devices_note_identity(FcDeviceNo no, FcDeviceEntry *entry);
 
-/* K17: before it is opened, the list says which identity it may have after that. */
+/* D11, K17: before it is opened, the list says which identity it may have after that. */
 extern void fc_devices_offer(FcDeviceNo no);
 
 /* ---- cache_devices_first.c ---- */

@@ -461,7 +461,7 @@ fc_open_for_server(FcDeviceRequest *r)
 		return false;
 	}
 	/*
-	 * One that is not the same does not get what is offered: who does not hear
+	 * D11: one that is not the same does not get what is offered: who does not hear
 	 * of this opening would believe the next time that it is.
 	 */
 	r->same = is_same_device(r, fd, &st);
