@@ -27,10 +27,12 @@ fc_failpoint($control, 'probe_due', 'error');
 
 # A device process that has just been made stands: the others are made, and asked, all the same. The writer waits for a
 # minute, and nothing is off until then.
+fc_failpoint($control, 'store_open', 'delay:3000000');
 my $writer = $node->safe_psql('postgres', 'SELECT writer_pid FROM pg_stat_flashcache');
 kill 'TERM', $writer;
 $node->poll_query_until('postgres', "SELECT writer_pid <> $writer FROM pg_stat_flashcache WHERE writer_pid IS NOT NULL") or die 'no new writer';
 my $stopped = stop_new_process($node);
+fc_failpoint($control, 'store_open', 'off');
 for (1 .. 10 * $PostgreSQL::Test::Utils::timeout_default)
 {
 	my %now = device_processes($node);
