@@ -61,11 +61,12 @@ fc_layout_make_header(char *block, uint32 slots, const uint8 *identity)
 bool
 fc_layout_has_identity(const char *block, size_t len, const uint8 *identity)
 {
+	static char wanted[FC_HEADER_BLOCK] pg_attribute_aligned(8);
 	FcHeader	header;
 
-	if (!fc_layout_is_header(block, len))
+	if (len < FC_HEADER_BLOCK || !fc_layout_is_header(block, len))
 		return false;
 	memcpy(&header, block, sizeof(header));
-	return header.layout_version == FC_LAYOUT_VERSION && header.block_size == BLCKSZ &&
-		memcmp(header.identity, identity, FC_IDENTITY_BYTES) == 0;
+	fc_layout_make_header(wanted, (uint32) header.slots, identity);
+	return memcmp(wanted, block, FC_HEADER_BLOCK) == 0;
 }
