@@ -81,7 +81,10 @@ wanted(void)
 	{
 		char		hint[FC_HINT_LEN];
 
-		/* not even the server's own message names it for a size that it takes for 0 */
+		/*
+		 * not even the server's own message names it for a size that it takes
+		 * for 0
+		 */
 		snprintf(hint, sizeof(hint), "The smallest cache is %d kB; 0 disables the cache. Correct %s and restart the server.",
 				 FC_MIN_KB, nrefused == 1 ? "it" : "them");
 		fc_fail_restart(&why, hint, "%s", refused);

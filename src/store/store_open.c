@@ -460,9 +460,10 @@ fc_open_for_server(FcDeviceRequest *r)
 		close(fd);
 		return false;
 	}
+
 	/*
-	 * D11: one that is not the same does not get what is offered: who does not hear
-	 * of this opening would believe the next time that it is.
+	 * D11: one that is not the same does not get what is offered: who does
+	 * not hear of this opening would believe the next time that it is.
 	 */
 	r->same = is_same_device(r, fd, &st);
 	if (r->same && r->offered)
