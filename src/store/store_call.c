@@ -27,7 +27,7 @@
 static void
 note_known(FcDeviceRequest *r, FcDeviceNo no)
 {
-	FcDeviceEntry entry;
+	FcDeviceEntry entry = {""};
 
 	(void) fc_list_entry(no, &entry);
 	r->offered = entry.offered;

@@ -63,7 +63,7 @@ fc_list_set_entry(FcDeviceNo no, const FcDeviceEntry *entry)
 bool
 fc_list_offer(FcDeviceNo no)
 {
-	FcDeviceEntry entry;
+	FcDeviceEntry entry = {""};
 
 	Assert(fc_in_writer());
 	(void) fc_list_entry(no, &entry);
@@ -77,7 +77,7 @@ fc_list_offer(FcDeviceNo no)
 void
 fc_list_take_back(FcDeviceNo no)
 {
-	FcDeviceEntry entry;
+	FcDeviceEntry entry = {""};
 
 	Assert(fc_in_writer());
 	(void) fc_list_entry(no, &entry);
