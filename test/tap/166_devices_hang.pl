@@ -95,9 +95,8 @@ sub query
 	my %moved    = fc_delta(
 		$node,
 		sub {
-			my $sql = $what =~ /: then$/ ? $alone : 'SELECT count(val) FROM t';
 			fc_failpoint($control, @fault) if @fault;
-			is($session ? $session->query_safe($sql) : $node->safe_psql('postgres', $sql), PAGES, "$what: the query is answered");
+			is($session ? $session->query_safe($alone) : $node->safe_psql('postgres', $alone), PAGES, "$what: the query is answered");
 		},
 		qw(timeouts verify_failures));
 	my @reads_now    = column('reads');

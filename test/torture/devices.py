@@ -223,6 +223,13 @@ class Devices(Session):
                 self.mend(path)
             elif self.torture.faults:
                 self.change(path, None, f"pg_flashcache_remove_device('{path}')")
+        self.clear()
+
+    def clear(self) -> None:
+        """What was spoiled is somebody else's to the cache, which refuses it for good: others may be added in its place."""
+        for path in map(self.path, NAMES):
+            if path not in self.known:
+                pathlib.Path(path).unlink(missing_ok=True)
 
     def state(self, path: str) -> tuple[str, str]:
         row = self.look()[path]
@@ -258,6 +265,7 @@ class Devices(Session):
         self.ready()
         for path in sorted(self.known):
             self.change(path, None, f"pg_flashcache_remove_device('{path}')")
+        self.clear()
         for name in NAMES[:2]:
             path, device = self.path(name), Device(30 << 7)
             self.change(path, device, f"pg_flashcache_add_device('{path}', {device.pages * PAGE})")

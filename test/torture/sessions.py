@@ -192,7 +192,8 @@ class Session:
         if error.state in (*self.ALLOWED, *self.ALLOWED_IN.get(operation, ())):
             self.torture.count(f"{operation}:{error.state}")
         else:
-            self.failure = f"{self.last}: unexpected error: {error}"
+            seen = self.torture.testimony(self.database, error)
+            self.failure = "\n".join((f"{self.last}: unexpected error: {error}", *seen))
 
     def _after_loss(self, lost: pq.Lost) -> bool:
         """True if it goes on: the session was ended by another one."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import pathlib
 import time
+from collections import deque
 
 import pq
 from cluster import Failure
@@ -27,12 +28,15 @@ class Journal:
 
     def __init__(self, path: pathlib.Path) -> None:
         self._file = open(path, "a", buffering=1)
+        self.last: deque[str] = deque(maxlen=12)
 
     def __deepcopy__(self, memo: object) -> Journal:
         return self  # what has been done stays done
 
     def note(self, **what: object) -> None:
-        self._file.write(json.dumps({"at": round(time.time(), 3), **what}) + "\n")
+        line = json.dumps({"at": round(time.time(), 3), **what})
+        self._file.write(line + "\n")
+        self.last.append(line)
 
 
 class Books:

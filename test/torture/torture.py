@@ -41,6 +41,7 @@ import devices
 import health
 import pq
 import sessions
+import witness
 from cluster import TROUBLE, Failure, Server, lsn, run, wait_until
 
 # By how much a round's number of operations differs from the one that was asked for.
@@ -203,6 +204,12 @@ class Torture:
             return []
         kinds = (sessions.Writer, sessions.Reader)
         return [s.conn.pid for s in self.sessions if isinstance(s, kinds) and s.conn is not None]
+
+    def testimony(self, database: str, error: pq.SqlError) -> list[str]:
+        if not witness.contradicts_itself(error):
+            return []
+        last = [f"{session.name}: {line[:200]}" for session in self.sessions for line in tuple(session.journal.last)]
+        return [*witness.testimony(self.server, database, error), *last]
 
     def check_counters(self, conn: pq.Connection) -> None:
         counters = (*COUNTERS, *EXTENT_COUNTERS)
@@ -752,10 +759,20 @@ class Torture:
         return False
 
     def compare_standby(self) -> None:
-        """It has caught up, and has the same rows."""
+        """It has caught up, and has the same rows.
+
+        A transaction that has ended with a former primary, without a record of that, keeps its locks on a standby until a
+        record of a checkpoint says that it can't run any more; which none says while an older one is prepared (PostgreSQL's
+        own, StandbyReleaseOldLocks).
+        """
         assert self.standby is not None
+        rng = random.Random(f"{self.seed}/{self.round}/compare")
+        for session in self.sessions:
+            if isinstance(session, sessions.TwoPhase):
+                session.settle()
+                session.finish_prepared(rng)
         with self.server.connect() as conn, self.standby.connect(sessions.MAIN) as other:
-            conn.run("CHECKPOINT")  # tells a standby which transactions have ended with the former primary, and their locks
+            conn.run("CHECKPOINT")
             self.wait_standby(conn, other)
             with self.server.connect(sessions.MAIN) as here:
                 for table in ("shared", "w0_x", "w1_x", "w2_y"):

@@ -1,0 +1,402 @@
+/*-------------------------------------------------------------------------
+ *
+ * writer_state.c
+ *	  The state of the cache, as the writer runs it: on, off, paused, back.
+ *
+ * A cache that went off, or paused because flash was slower than the disk, is
+ * brought back by probes: the first one a second later, then after pauses
+ * that double, up to five minutes; and at once where the disk has become twice
+ * as slow as it was when the cache paused.  A cache that is back and goes off again
+ * soon goes on with the longer pause, so that a device that comes and goes
+ * costs less and less; a while without trouble, or pg_flashcache_enable(),
+ * starts from the beginning.  Of such a series the first fault of each cause
+ * is a WARNING, and then one an hour.
+ *
+ * Copyright (c) 2026, the pg_flashcache developers
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "cache/cache.h"
+#include "cache/cache_devices.h"
+#include "compat.h"
+#include "failpoint.h"
+#include "handoff.h"
+#include "policy.h"
+#include "settings.h"
+#include "stats/stats.h"
+#include "storage/condition_variable.h"
+#include "storage/proc.h"
+#include "store/store.h"
+#include "utils/timestamp.h"
+#include "warm/warm.h"
+#include "writer/writer.h"
+#include "writer/writer_internal.h"
+
+#define QUIET_NS UINT64CONST(600000000000)	/* ten minutes without trouble end
+											 * a series */
+
+/* Trouble with the device, as a series; all in ns of fc_now_ns(), 0 = none. */
+static uint32 pause_s = FC_FIRST_PAUSE_S;
+static uint64 probe_at;
+static uint64 active_since;
+static bool in_series;			/* there was trouble since forget_trouble() */
+static FcWarnings warnings;
+
+/* ---- probes ---- */
+
+static void
+schedule_probe(void)
+{
+	Assert(FC_IS_WRITER() && pause_s >= FC_FIRST_PAUSE_S && pause_s <= FC_LONGEST_PAUSE_S);
+	probe_at = fc_now_ns() + (uint64) pause_s * 1000000000;
+	pg_atomic_write_u64(&fc_writer_shared->next_probe,
+						(uint64) TimestampTzPlusMilliseconds(GetCurrentTimestamp(), (int64) pause_s * 1000));
+}
+
+void
+fc_writer_no_probe(void)
+{
+	probe_at = 0;
+	pg_atomic_write_u64(&fc_writer_shared->next_probe, 0);
+}
+
+static void
+forget_trouble(void)
+{
+	pause_s = FC_FIRST_PAUSE_S;
+	in_series = false;
+	memset(&warnings, 0, sizeof(warnings));
+	active_since = 0;
+}
+
+/* The cache is off or paused: does that continue a series, or begin one? */
+static void
+note_trouble(void)
+{
+	if (active_since != 0 && fc_now_ns() - active_since >= QUIET_NS)
+		forget_trouble();
+	else if (in_series && active_since != 0)
+		pause_s = fc_policy_longer_pause(pause_s);
+	in_series = true;
+	active_since = 0;
+	schedule_probe();
+}
+
+void
+fc_writer_tell_log(void)
+{
+	FcReason	why;
+	FcState		state = fc_cache_state();
+
+	if (!fc_cache_take_warning(&why))
+		return;
+	if (state == FC_STATE_DETACHED)
+	{
+		ereport(WARNING,
+				(errmsg("pg_flashcache is %s: %s", fc_state_name(state), why.message),
+				 why.hint[0] ? errhint("%s", why.hint) : 0));
+		return;
+	}
+	note_trouble();
+	ereport(fc_policy_warn(&warnings, why.message, fc_now_ns()) ? WARNING : LOG,
+			(errmsg("pg_flashcache is %s: %s", fc_state_name(state), why.message),
+			 errdetail("PostgreSQL runs on without the cache, which tries again by itself in %u s.", pause_s),
+			 why.restart ? errhint("%s", why.hint) :
+			 errhint("%s%spg_flashcache_enable() tries at once.", why.hint, why.hint[0] ? " " : "")));
+}
+
+bool
+fc_writer_note_active(bool active)
+{
+	if (!active)
+		return false;
+	active_since = fc_now_ns();
+	fc_writer_no_probe();
+	return true;
+}
+
+/* First try, or the first after it was switched on. */
+static void
+open_first(void)
+{
+	static const FcReason opening = {"the flash device is being opened"};
+	FcReason	error;
+
+	/* opening takes as long as the device does */
+	fc_cache_set_state(FC_STATE_STARTING, &opening);
+	if (fc_writer_open_device(&error) || fc_cache_state() == FC_STATE_DETACHED)
+		return;
+	if (fc_writer_wait_for_others(&error))
+		fc_cache_set_reason(&error);
+	else
+		fc_cache_set_state(FC_STATE_OFF, &error);
+}
+
+/* Flash was slower than the disk: is it still?  Its pages are good, they were looked after all the time. */
+static void
+probe_paused(void)
+{
+	bool		slow;
+
+	/*
+	 * a session whose read began before the pause may switch off at any
+	 * moment
+	 */
+	if (fc_cache_still_slow(&slow) == FC_IO_BROKEN)
+		fc_cache_set_state(FC_STATE_OFF, fc_store_trouble());
+	else if (!slow && fc_writer_note_active(fc_cache_resume()))
+		ereport(LOG, (errmsg("pg_flashcache is active: flash is faster than the disk again")));
+}
+
+/* Tries to bring back a cache that is off or paused. */
+static void
+probe(void)
+{
+	FcReason	error;
+
+	Assert(fc_writer_is_away());
+	fc_writer_no_probe();
+	fc_count(FC_PROBED);
+	if (fc_cache_state() == FC_STATE_PAUSED)
+		probe_paused();
+	else if (!fc_writer_open_device(&error))
+	{
+		fc_cache_set_reason(&error);
+		(void) fc_writer_wait_for_others(&error);
+	}
+	if (fc_writer_is_away())
+	{
+		pause_s = fc_policy_longer_pause(pause_s);
+		schedule_probe();
+	}
+}
+
+/*
+ * The first device alone is off: the cache goes on meanwhile, and nobody waits.
+ * True if it is over, whatever has come of it.
+ */
+static bool
+probe_first(void)
+{
+	FcReason	error;
+
+	if (!fc_devices_opens(FC_THE_DEVICE))
+	{
+		fc_warm_end();			/* no other request to it (H8) */
+		fc_count(FC_PROBED);
+	}
+	switch (fc_devices_open_first(fc_warm_log_blocks(), &error))
+	{
+		case FC_STEP_MORE:
+			return false;
+		case FC_STEP_FAILED:
+			fc_devices_first_failed(&error);
+			break;
+		case FC_STEP_DONE:
+			if (fc_warm_begin(false) == FC_IO_BROKEN)
+				fc_cache_device_broken();
+			break;
+	}
+	return true;
+}
+
+static bool
+probe_due(void)
+{
+	return probe_at != 0 && fc_now_ns() >= probe_at && !fc_failpoint(FC_FP_PROBE_DUE);
+}
+
+/* It is paused, and no probe is needed to know that it may be so no longer: all reads come from the disk now. */
+static bool
+paused_for_nothing(void)
+{
+	return fc_cache_state() == FC_STATE_PAUSED &&
+		(!fc_setting_pause_when_slow || fc_cache_disk_slowed());
+}
+
+/* Another io_timeout: is there a way to keep it?  True if a cache that is off may be on under it. */
+static bool
+timeout_changed(void)
+{
+	static int	last = -1;
+	bool		changed = last >= 0 && last != fc_setting_io_timeout;
+	FcReason	error;
+
+	last = fc_setting_io_timeout;
+	if (changed && fc_cache_state() == FC_STATE_ACTIVE && !fc_store_can_bound(FC_THE_DEVICE, last, &error))
+		fc_cache_set_state(FC_STATE_OFF, &error);
+	return changed && fc_cache_state() == FC_STATE_OFF;
+}
+
+/* By pg_flashcache.enabled. */
+static void
+set_disabled(void)
+{
+	static const FcReason why = {"pg_flashcache.enabled is off"};
+
+	fc_cache_set_state(FC_STATE_DISABLED, &why);	/* O1 */
+	ereport(LOG, (errmsg("pg_flashcache is disabled: %s", why.message)));
+}
+
+/* Whoever has asked by then. */
+static void
+answer(uint32 asked)
+{
+	/* later ones may have been answered by now */
+	if ((int32) (asked - pg_atomic_read_u32(&fc_writer_shared->answered)) > 0)
+		pg_atomic_write_u32(&fc_writer_shared->answered, asked);
+	ConditionVariableBroadcast(&fc_writer_shared->answer);
+}
+
+void
+fc_writer_run_state(void)
+{
+	static uint32 first_asked;
+	uint32		others_asked;
+	bool		timeout = timeout_changed();
+	uint32		asked = pg_atomic_read_u32(&fc_writer_shared->asked);
+	FcState		state = fc_cache_state();
+	FcReason	why;
+
+	if (asked != pg_atomic_read_u32(&fc_writer_shared->answered))
+		fc_devices_first_begins_anew();
+	if (!fc_setting_enabled && (state == FC_STATE_ACTIVE || fc_writer_is_away()))
+	{
+		set_disabled();
+		fc_writer_no_probe();
+		fc_devices_release();
+		fc_cache_purge();
+	}
+	else if (fc_setting_enabled && state == FC_STATE_DISABLED)
+	{
+		forget_trouble();
+		open_first();
+	}
+	else if (state == FC_STATE_ACTIVE && fc_cache_slower_than_disk(&why))
+		fc_cache_set_state(FC_STATE_PAUSED, &why);
+	fc_writer_tell_log();
+
+	if ((!fc_writer_is_away() || fc_devices_opens(FC_THE_DEVICE)) && fc_devices_first_is_off() &&
+		(fc_devices_opens(FC_THE_DEVICE) || asked != pg_atomic_read_u32(&fc_writer_shared->answered) || fc_devices_first_is_due()))
+	{
+		/* who asks while it is being opened is answered by the next opening */
+		if (!fc_devices_opens(FC_THE_DEVICE))
+			first_asked = asked;
+		if (probe_first())
+			answer(first_asked);
+	}
+	else if (fc_writer_others_looked_for(&others_asked))
+		answer(others_asked);
+	else if (asked != pg_atomic_read_u32(&fc_writer_shared->answered) && !fc_writer_waits_for_others())
+	{
+		if (fc_writer_is_away())
+		{
+			forget_trouble();
+			probe();
+		}
+		if (!fc_writer_waits_for_others())
+			answer(asked);
+	}
+	else if (paused_for_nothing() || (timeout && fc_writer_is_away()))
+	{
+		pause_s = FC_FIRST_PAUSE_S;
+		probe();
+	}
+	else if (fc_writer_is_away() && probe_due())
+		probe();
+	fc_writer_tell_log();
+}
+
+void
+fc_writer_start(void)
+{
+	FcReason	error;
+	uint64		log;
+	uint64		group;
+	bool		found;
+
+	Assert(FC_IS_WRITER());
+	fc_cache_fill_start();
+	fc_warm_start();
+	fc_warm_position(&log, &group);
+	fc_devices_set_position(log, group);
+	found = fc_devices_start(&error);
+	switch (fc_cache_state())
+	{
+		case FC_STATE_STARTING:
+			if (fc_setting_enabled)
+				open_first();
+			else
+				set_disabled();
+			break;
+
+		case FC_STATE_ACTIVE:
+		case FC_STATE_PAUSED:
+			/* a writer before this one has died; what it published is good */
+			if (!found)
+				fc_devices_first_is_lost(&error);	/* D6 */
+			else if (fc_cache_state() == FC_STATE_PAUSED)
+				schedule_probe();
+			break;
+
+		case FC_STATE_OFF:
+			schedule_probe();
+			break;
+
+		case FC_STATE_DETACHED:
+		case FC_STATE_DISABLED:
+			break;
+	}
+	fc_writer_shared->started = true;
+}
+
+bool
+fc_writer_enable(void)
+{
+	uint32		ticket;
+
+	Assert(!FC_IS_WRITER());
+
+	/*
+	 * one that is opening the device does not take pages yet, and answers
+	 * later
+	 */
+	if (fc_writer_shared->proc == NULL)
+		return false;
+	ticket = pg_atomic_add_fetch_u32(&fc_writer_shared->asked, 1);
+	fc_handoff_wake();
+	ConditionVariablePrepareToSleep(&fc_writer_shared->answer);
+	while ((int32) (pg_atomic_read_u32(&fc_writer_shared->answered) - ticket) < 0)
+	{
+		if (ConditionVariableTimedSleep(&fc_writer_shared->answer, 1000, FC_WAIT_ENABLE) &&
+			fc_writer_shared->proc == NULL)
+		{
+			ConditionVariableCancelSleep();
+			return false;
+		}
+	}
+	ConditionVariableCancelSleep();
+	return true;
+}
+
+TimestampTz
+fc_writer_next_probe(void)
+{
+	return fc_writer_shared != NULL ? (TimestampTz) pg_atomic_read_u64(&fc_writer_shared->next_probe) : 0;
+}
+
+int
+fc_writer_waits_bounded(void)
+{
+	if (fc_writer_shared == NULL || !fc_writer_shared->started)
+		return -1;
+	return fc_setting_io_timeout > 0;
+}
+
+uint64
+fc_writer_probe_at(void)
+{
+	return probe_at;
+}
