@@ -57,3 +57,16 @@ fc_layout_make_header(char *block, uint32 slots, const uint8 *identity)
 	header->crc = header_crc(header);
 	memcpy(header->identity, identity, FC_IDENTITY_BYTES);
 }
+
+bool
+fc_layout_has_identity(const char *block, size_t len, const uint8 *identity)
+{
+	static char wanted[FC_HEADER_BLOCK] pg_attribute_aligned(8);
+	FcHeader	header;
+
+	if (len < FC_HEADER_BLOCK || !fc_layout_is_header(block, len))
+		return false;
+	memcpy(&header, block, sizeof(header));
+	fc_layout_make_header(wanted, (uint32) header.slots, identity);
+	return memcmp(wanted, block, FC_HEADER_BLOCK) == 0;
+}

@@ -60,6 +60,9 @@ extern bool fc_layout_is_empty(const char *bytes, size_t len);
 /* Makes the first block; `block` is aligned to 8 bytes at least. */
 extern void fc_layout_make_header(char *block, uint32 slots, const uint8 *identity);
 
+/* Is it the very header that this makes, for whatever number of slots? */
+extern bool fc_layout_has_identity(const char *block, size_t len, const uint8 *identity);
+
 static inline off_t
 fc_slot_offset(FcSlotNo slot)
 {

@@ -73,10 +73,23 @@ static bool
 wanted(void)
 {
 	char		refused[FC_REASON_LEN];
-	int			nrefused = fc_settings_refused(refused, sizeof(refused));
+	bool		too_small;
+	int			nrefused = fc_settings_refused(refused, sizeof(refused), &too_small);
 	FcReason	why;
 
-	if (nrefused > 0)
+	if (nrefused > 0 && too_small)
+	{
+		char		hint[FC_HINT_LEN];
+
+		/*
+		 * not even the server's own message names it for a size that it takes
+		 * for 0
+		 */
+		snprintf(hint, sizeof(hint), "The smallest cache is %d kB; 0 disables the cache. Correct %s and restart the server.",
+				 FC_MIN_KB, nrefused == 1 ? "it" : "them");
+		fc_fail_restart(&why, hint, "%s", refused);
+	}
+	else if (nrefused > 0)
 		fc_fail_restart(&why, nrefused == 1 ? "Correct it and restart the server." : "Correct them and restart the server.", "%s", refused);
 	else if (fc_setting_size == 0)
 	{

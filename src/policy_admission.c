@@ -216,6 +216,42 @@ fc_policy_admit(FcAdmission mode, bool filling, int seen, uint32_t worth,
 	return worth > victim->worth + 1 + (mode == FC_ADMIT_REGION ? victim->worth / 8 : 0);
 }
 
+static void
+forget_promise(FcPromises *promises, uint32_t i)
+{
+	promises->n--;
+	memmove(&promises->promise[i], &promises->promise[i + 1], (promises->n - i) * sizeof(FcPromise));
+}
+
+void
+fc_policy_promise(FcPromises *promises, uint64_t page, uint32_t slot, const FcVictim *victim)
+{
+	FcPromise  *promise;
+
+	for (uint32_t i = promises->n; i-- > 0;)
+		if (promises->promise[i].page == page || promises->promise[i].slot == slot)
+			forget_promise(promises, i);
+	if (promises->n == FC_PROMISES)
+		forget_promise(promises, 0);
+	promise = &promises->promise[promises->n++];
+	promise->page = page;
+	promise->slot = slot;
+	promise->victim = *victim;
+}
+
+bool
+fc_policy_take_promise(FcPromises *promises, uint64_t page, FcPromise *promise)
+{
+	for (uint32_t i = 0; i < promises->n; i++)
+		if (promises->promise[i].page == page)
+		{
+			*promise = promises->promise[i];
+			forget_promise(promises, i);
+			return true;
+		}
+	return false;
+}
+
 uint32_t
 fc_policy_hand_limit(uint32_t slots, uint32_t wanted)
 {

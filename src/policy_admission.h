@@ -183,6 +183,33 @@ fc_policy_is_worse(const FcVictim *a, const FcVictim *b)
 extern bool fc_policy_admit(FcAdmission mode, bool filling, int seen, uint32_t worth,
 							const FcVictim *victim);
 
+/*
+ * A slot is promised to the page that is wanted in its place, and is for no other
+ * page, which may be worth less than what is there.  A page has one promise, a
+ * slot was promised to one page; of more promises the oldest is forgotten, since
+ * its page may never come.
+ */
+#define FC_PROMISES 64
+
+typedef struct FcPromise
+{
+	uint64_t	page;			/* its hash */
+	uint32_t	slot;
+	FcVictim	victim;			/* what the slot was then */
+} FcPromise;
+
+typedef struct FcPromises
+{
+	uint32_t	n;
+	FcPromise	promise[FC_PROMISES];	/* in the order in which they were
+										 * made */
+} FcPromises;
+
+extern void fc_policy_promise(FcPromises *promises, uint64_t page, uint32_t slot, const FcVictim *victim);
+
+/* What was promised to the page, once; false if nothing was. */
+extern bool fc_policy_take_promise(FcPromises *promises, uint64_t page, FcPromise *promise);
+
 /* ---- the clock ---- */
 
 /*

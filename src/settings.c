@@ -143,8 +143,7 @@ check_size(int *newval, void **extra, GucSource source)
 	if (*newval == 0 || *newval >= FC_MIN_SLOTS)
 		return true;
 	GUC_check_errmsg("invalid value for parameter \"pg_flashcache.size\": %s", fc_amount(&amount, (double) *newval * BLCKSZ, FC_AMOUNT_EXACT));
-	GUC_check_errdetail("The smallest cache is %d kB; 0 disables the cache.",
-						FC_MIN_SLOTS * (BLCKSZ / 1024));
+	GUC_check_errdetail("The smallest cache is %d kB; 0 disables the cache.", FC_MIN_KB);
 	return false;
 }
 
@@ -241,14 +240,20 @@ asked(const char *name)
 	return name;
 }
 
+static bool
+is_too_small(const char *name, const char *value)
+{
+	double		blocks;
+
+	return strcmp(name, "pg_flashcache.size") == 0 && parse_real(value, &blocks, GUC_UNIT_BLOCKS, NULL) &&
+		blocks != 0 && blocks < FC_MIN_SLOTS;
+}
+
 /* A size below half a block is 0 to the server, before anybody can look at it. */
 static bool
 is_rounded_away(const char *name, const char *value)
 {
-	double		blocks;
-
-	return strcmp(name, "pg_flashcache.size") == 0 && fc_setting_size == 0 &&
-		parse_real(value, &blocks, GUC_UNIT_BLOCKS, NULL) && blocks != 0;
+	return fc_setting_size == 0 && is_too_small(name, value);
 }
 
 uint32
@@ -258,12 +263,13 @@ fc_settings_slots(void)
 }
 
 int
-fc_settings_refused(char *reason, size_t len)
+fc_settings_refused(char *reason, size_t len, bool *too_small)
 {
 	StringInfoData list;
 	int			nrefused = 0;
 	const char *first = NULL;
 
+	*too_small = false;
 	initStringInfo(&list);
 	for (int i = 0; i < nasked; i++)
 	{
@@ -273,6 +279,7 @@ fc_settings_refused(char *reason, size_t len)
 		if (set_config_option(name, value, PGC_POSTMASTER, PGC_S_FILE, GUC_ACTION_SET, false, DEBUG5, false) != 0 &&
 			!is_rounded_away(name, value))
 			continue;
+		*too_small |= is_too_small(name, value);
 		if (nrefused++ == 0)
 			first = psprintf("the value of %s is refused: \"%s\"", name, value);
 		appendStringInfo(&list, "%s%s \"%s\"", nrefused > 1 ? ", " : "", name, value);

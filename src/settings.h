@@ -64,7 +64,11 @@ extern void fc_settings_define(void);
 /* Slots for which there is shared memory. */
 extern uint32 fc_settings_slots(void);
 
-/* How many values in the configuration were refused when the settings were defined.  The reason names all of them. */
-extern int	fc_settings_refused(char *reason, size_t len);
+/*
+ * How many values in the configuration were refused when the settings were
+ * defined.  The reason names all of them; `too_small`: a size is among them that
+ * is no cache.
+ */
+extern int	fc_settings_refused(char *reason, size_t len, bool *too_small);
 
 #endif							/* FC_SETTINGS_H */

@@ -66,6 +66,7 @@ typedef uint32 FcSlotNo;
 
 /* A cache smaller than this is a typing error rather than a cache. */
 #define FC_MIN_SLOTS 64
+#define FC_MIN_KB (FC_MIN_SLOTS * (BLCKSZ / 1024))
 
 /*
  * Slots are numbered through, whatever device they lie on.  A chunk of them,

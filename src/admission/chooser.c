@@ -40,11 +40,14 @@ fc_chooser_resize(FcChooser *chooser, uint32_t first, uint32_t slots, void *memo
 {
 	FcAdmission in_force = (FcAdmission) chooser->choice.in_force;
 	uint32_t	mini = mini_slots(first);
+	uint64_t	limit = mini < slots ? UINT64_MAX / slots * mini : UINT64_MAX;
 
+	if (limit == chooser->limit)
+		return;
 	memset(memory, 0, fc_chooser_size(first));
 	fc_chooser_init(chooser, first, memory);
 	chooser->choice.in_force = in_force;
-	chooser->limit = mini < slots ? UINT64_MAX / slots * mini : UINT64_MAX;
+	chooser->limit = limit;
 }
 
 bool

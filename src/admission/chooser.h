@@ -35,7 +35,10 @@ typedef struct FcChooser
 extern size_t fc_chooser_size(uint32_t slots);
 extern void fc_chooser_init(FcChooser *chooser, uint32_t slots, void *memory);
 
-/* The cache has another size now, no smaller one than at first: a smaller sample.  They begin empty; what is in force stays. */
+/*
+ * The cache has that size now, no smaller one than at first.  If the sample is
+ * another one for that, they begin empty; what is in force stays.
+ */
 extern void fc_chooser_resize(FcChooser *chooser, uint32_t first, uint32_t slots, void *memory);
 
 /*

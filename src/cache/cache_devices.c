@@ -57,9 +57,10 @@ fc_devices_slots(void)
 	for (FcDeviceNo no = FC_THE_DEVICE + 1; no < FC_DEVICES; no++)
 	{
 		FcDeviceState state = fc_store_state(no);
+		const FcDeviceEntry *entry = &fc_device_list->device[no];
 
-		if (state == FC_DEVICE_ACTIVE || state == FC_DEVICE_OFF || (state == FC_DEVICE_CLOSED && !fc_devices_changes(no)))
-			n += fc_device_list->device[no].slots;
+		if ((state == FC_DEVICE_ACTIVE || state == FC_DEVICE_OFF || state == FC_DEVICE_CLOSED) && !entry->adding)
+			n += entry->slots;
 	}
 	/* some may have found no place */
 	return (uint32) Min(n, (uint64) fc_directory_slots());
@@ -96,7 +97,7 @@ fc_devices_set_flags(FcDeviceNo no, uint32 slots, bool open, bool readable)
 		}
 	/* it has come into use: it may hold anything where a scrub has passed */
 	if (readable)
-		fc_cache_scrub_again();
+		fc_cache_scrub_has_come(no);
 }
 
 void
@@ -159,7 +160,11 @@ look_up(FcDeviceNo no, FcDeviceEntry *entry)
 	entry->slots = (uint32) fc_setting_size;
 }
 
-/* D4: it has gone off, is not asked for slots, and its entries give no hit; the server's log is told. */
+/*
+ * D4: it has gone off, which whoever found the trouble has seen to: sessions have
+ * misses on it since.  Now it is not asked for slots any more, and the server's
+ * log is told.  Once for each time that it goes off.
+ */
 static void
 note_trouble(FcDeviceNo no)
 {
@@ -180,7 +185,9 @@ note_trouble(FcDeviceNo no)
 	schedule_probe(no);
 	ereport(fc_policy_warn(&t->warnings, why.message, fc_now_ns()) ? WARNING : LOG,
 			(errmsg("pg_flashcache does not use \"%s\": %s", entry.path, why.message),
-			 errdetail("Its other devices are used as before. It tries again by itself in %u s.", t->pause_s),
+			 fc_store_others(no) ?
+			 errdetail("Its other devices are used as before. It tries again by itself in %u s.", t->pause_s) :
+			 errdetail("None of its devices is in use. It tries again by itself in %u s.", t->pause_s),
 			 errhint("%s%s%s tries at once.", why.hint, why.hint[0] ? " " : "",
 					 no == FC_THE_DEVICE ? "pg_flashcache_enable()" : "pg_flashcache_enable_device()")));
 }
@@ -285,10 +292,12 @@ void
 fc_devices_release(void)
 {
 	static const FcReason why = {"the cache is disabled"};
+	uint32		devices;
 
 	fc_devices_wait_no_more();
 	fc_devices_stop_opening(FC_THE_DEVICE);
 	fc_devices_first_is_back();
+	devices = FC_DEVICE_BIT(FC_THE_DEVICE);
 	for (FcDeviceNo no = FC_THE_DEVICE + 1; no < FC_DEVICES; no++)
 	{
 		FcDeviceState state = fc_store_state(no);
@@ -301,8 +310,9 @@ fc_devices_release(void)
 		fc_store_set_state(no, FC_DEVICE_CLOSED, &why);
 		fc_devices_set_flags(no, entry.slots, false, false);
 		fc_devices_forget_trouble(no);
-		fc_store_release(no, fc_setting_io_timeout);
+		devices |= FC_DEVICE_BIT(no);
 	}
+	fc_store_release_all(devices, fc_setting_io_timeout);
 }
 
 uint32
@@ -327,38 +337,31 @@ fc_devices_slots_without_place(void)
 
 /* ---- the writer begins ---- */
 
-/* Is it in the list in the data directory?  If that can't be read, it may be. */
+/*
+ * One before this one had it in use, or was about to.  True: it is to be adopted,
+ * and end_of_take_over() is called with what has come of that.
+ */
 static bool
-is_listed(FcDeviceNo no, const char *path)
-{
-	static FcDeviceList list;
-	bool		there;
-
-	return fc_list_read(&list, &there) ? strcmp(list.device[no].path, path) == 0 : there;
-}
-
-/* One before this one had it in use, or was about to. */
-static void
 take_over(FcDeviceNo no)
 {
 	static const FcReason interrupted = {"the process that was about to disable it has ended"};
 	FcDeviceState state = fc_store_state(no);
 	FcDeviceEntry entry;
-	FcReason	error;
 
 	if (state == FC_DEVICE_NONE)
-		return;
+		return false;
 	(void) fc_list_entry(no, &entry);
 	if (state == FC_DEVICE_OFF)
 	{
 		fc_devices_forget_trouble(no);
 		schedule_probe(no);
 	}
-	/* who wanted to add it was told that nothing has come of it */
-	if (state == FC_DEVICE_CLOSED && !is_listed(no, entry.path))
+	/* D8: who wanted to add it is told that nothing has come of it */
+	if (entry.adding)
 	{
 		fc_devices_forget(no);
 		fc_devices_remove(no);
+		return false;
 	}
 	if (state == FC_DEVICE_DISABLED && !entry.disabled)
 	{
@@ -367,13 +370,21 @@ take_over(FcDeviceNo no)
 		fc_devices_set_flags(no, entry.slots, false, false);
 	}
 	if (state != FC_DEVICE_ACTIVE && state != FC_DEVICE_DRAINING)
-		return;
+		return false;
 	/* D8: what was not done with it is left undone; what was begun is undone */
 	fc_store_set_slots(no, entry.slots);
-	if (!fc_store_adopt(no, fc_setting_io_timeout, &error) ||
-		!fc_devices_place_more(no, entry.slots, &error))
+	return true;
+}
+
+static void
+end_of_take_over(FcDeviceNo no, bool adopted, FcReason *why)
+{
+	FcDeviceEntry entry;
+
+	(void) fc_list_entry(no, &entry);
+	if (!adopted || !fc_devices_place_more(no, entry.slots, why))
 	{
-		fc_store_set_state(no, FC_DEVICE_OFF, &error);
+		fc_store_set_state(no, FC_DEVICE_OFF, why);
 		return;
 	}
 	fc_devices_note_identity(no, &entry);
@@ -381,30 +392,14 @@ take_over(FcDeviceNo no)
 	fc_devices_set_flags(no, entry.slots, true, true);
 }
 
-void
-fc_devices_start(void)
+/* D7; not again by a writer that comes after one that has removed all of them. */
+static void
+start_with_list(FcState state)
 {
 	static FcDeviceList list;
 	bool		there;
 
-	for (FcDeviceNo no = FC_THE_DEVICE + 1; no < FC_DEVICES; no++)
-		trouble[no].pause_s = FC_FIRST_PAUSE_S;
-	trouble[FC_THE_DEVICE].pause_s = FC_FIRST_PAUSE_S;
-	if (fc_devices_first_is_off())
-		schedule_probe(FC_THE_DEVICE);
-	if (fc_devices_there())
-	{
-		for (FcDeviceNo no = FC_THE_DEVICE + 1; no < FC_DEVICES; no++)
-			take_over(no);
-		fc_devices_write_list();
-		return;
-	}
-
-	/*
-	 * D7; not again by a writer that comes after one that has removed all of
-	 * them
-	 */
-	if (fc_cache_state() != FC_STATE_STARTING && fc_cache_state() != FC_STATE_DISABLED)
+	if (state != FC_STATE_STARTING && state != FC_STATE_DISABLED)
 		return;
 	if (fc_list_read(&list, &there))
 		fc_devices_place_list(&list);
@@ -413,4 +408,35 @@ fc_devices_start(void)
 				(errmsg("pg_flashcache cannot use \"%s\" in the data directory: it cannot be read, is damaged, or of another version", FC_DEVICES_FILE),
 				 errdetail("It named the devices of the flash cache beyond the first one, which are not used."),
 				 errhint("Add them again by pg_flashcache_add_device().")));
+}
+
+bool
+fc_devices_start(FcReason *error)
+{
+	static FcReason why[FC_DEVICES];
+	FcState		state = fc_cache_state();
+	bool		there = fc_devices_there();
+	uint32		devices = 0;
+	uint32		adopted;
+
+	for (FcDeviceNo no = FC_THE_DEVICE + 1; no < FC_DEVICES; no++)
+		trouble[no].pause_s = FC_FIRST_PAUSE_S;
+	trouble[FC_THE_DEVICE].pause_s = FC_FIRST_PAUSE_S;
+	if (fc_devices_first_is_off())
+		schedule_probe(FC_THE_DEVICE);
+	else if (state == FC_STATE_ACTIVE || state == FC_STATE_PAUSED)
+		devices |= FC_DEVICE_BIT(FC_THE_DEVICE);
+	for (FcDeviceNo no = FC_THE_DEVICE + 1; no < FC_DEVICES; no++)
+		if (take_over(no))
+			devices |= FC_DEVICE_BIT(no);
+	adopted = fc_store_adopt(devices, fc_setting_io_timeout, why);
+	for (FcDeviceNo no = FC_THE_DEVICE + 1; no < FC_DEVICES; no++)
+		if ((devices & FC_DEVICE_BIT(no)) != 0)
+			end_of_take_over(no, (adopted & FC_DEVICE_BIT(no)) != 0, &why[no]);
+	if (there)
+		fc_devices_write_list();
+	else
+		start_with_list(state);
+	*error = why[FC_THE_DEVICE];
+	return ((devices & ~adopted) & FC_DEVICE_BIT(FC_THE_DEVICE)) == 0;
 }

@@ -21,9 +21,10 @@
 /*
  * The writer begins: what the list says is placed, before anything is loaded
  * from the log or filled; or what a writer before this one had in use is
- * taken over.
+ * taken over, the first one as well.  False, with the reason, if that is not
+ * what was opened.
  */
-extern void fc_devices_start(void);
+extern bool fc_devices_start(FcReason *error);
 
 /* Are there any? */
 extern bool fc_devices_there(void);
@@ -39,13 +40,12 @@ extern void fc_devices_round(void);
 
 /* Is the device being opened?  It is opened in another way, or not at all. */
 extern bool fc_devices_opens(FcDeviceNo no);
-extern bool fc_devices_any_opens(void);
 extern void fc_devices_stop_opening(FcDeviceNo no);
 
 /* So soon what is under way wants to be looked at; 0 if nothing is. */
 extern int	fc_devices_look_again_ms(void);
 
-/* The cache is disabled: lets go of them. */
+/* The cache is disabled: lets go of all, the first one as well. */
 extern void fc_devices_release(void);
 
 /* One that has just failed a write is not asked for slots any more. */

@@ -121,8 +121,7 @@ end_of_opening(bool opened, FcReason *error)
 		return FC_CHANGE_DONE;
 	if (change.what == FC_CHANGE_ADD)
 	{
-		/* before it is let go of: the file goes that was made for it */
-		fc_store_undo(no, fc_setting_io_timeout);
+		/* it is let go of, and the file goes that was made for it */
 		fc_devices_remove(no);
 		return FC_CHANGE_FAILED;
 	}
@@ -186,6 +185,7 @@ add_device(const char *path, uint32 slots, FcReason *error)
 	}
 	strlcpy(entry.path, path, sizeof(entry.path));
 	entry.slots = slots;
+	entry.adding = true;
 	if (!fc_devices_would_fit(no, slots, error))
 		return FC_CHANGE_FAILED;
 	fc_list_set_entry(no, &entry);
@@ -273,7 +273,7 @@ before_resized(bool same)
 		fc_devices_forget(resized);
 	else
 		fc_directory_forget_erased();
-	fc_cache_scrub_again();
+	fc_cache_scrub_has_come(resized);
 }
 
 /* The device is opened with another size, and keeps what it has. */
@@ -283,6 +283,7 @@ reopen(FcDeviceNo no, uint32 slots, FcReason *error)
 	FcDeviceEntry entry;
 	FcKnownDevice known;
 
+	fc_devices_offer(no);
 	(void) fc_list_entry(no, &entry);
 	known.identity = entry.identity;
 	known.slots = entry.slots;
@@ -290,9 +291,9 @@ reopen(FcDeviceNo no, uint32 slots, FcReason *error)
 	if (!fc_store_open_other(no, entry.path, slots, &known, false, fc_setting_require_mount, fc_setting_io_timeout,
 							 before_resized, error))
 		return false;
+	(void) fc_list_entry(no, &entry);	/* what was offered has been taken */
 	entry.slots = slots;
-	memcpy(entry.identity, fc_store_identity(no), sizeof(entry.identity));
-	fc_list_set_entry(no, &entry);
+	fc_devices_note_identity(no, &entry);
 	return true;
 }
 

@@ -48,6 +48,9 @@ extern FcStoreStep fc_devices_look(FcDeviceNo no, FcReason *error);
 extern void fc_devices_write_list(void);
 extern void fc_devices_note_identity(FcDeviceNo no, FcDeviceEntry *entry);
 
+/* D11, K17: before it is opened, the list says which identity it may have after that. */
+extern void fc_devices_offer(FcDeviceNo no);
+
 /* ---- cache_devices_first.c ---- */
 
 /* No other one is in use any more: then the cache is off. */

@@ -62,15 +62,6 @@ fc_devices_opens(FcDeviceNo no)
 	return openings[no].step != OPENING_NONE;
 }
 
-bool
-fc_devices_any_opens(void)
-{
-	for (FcDeviceNo no = 0; no < FC_DEVICES; no++)
-		if (fc_devices_opens(no))
-			return true;
-	return false;
-}
-
 int
 fc_devices_look_again_ms(void)
 {
@@ -116,8 +107,9 @@ fc_devices_note_identity(FcDeviceNo no, FcDeviceEntry *entry)
 void
 fc_devices_write_list(void)
 {
-	FcDeviceEntry first = {""};
+	FcDeviceEntry first;
 
+	(void) fc_list_entry(FC_THE_DEVICE, &first);
 	first.slots = (uint32) fc_setting_size;
 	fc_list_set_entry(FC_THE_DEVICE, &first);
 	if (!fc_list_write())
@@ -125,6 +117,15 @@ fc_devices_write_list(void)
 				(errmsg("pg_flashcache could not write \"%s\" to the data directory: %m", FC_DEVICES_FILE),
 				 errdetail("After a restart the devices of the flash cache are those that it named before."),
 				 errhint("Free space there, and repeat the last change of a device.")));
+}
+
+void
+fc_devices_offer(FcDeviceNo no)
+{
+	FcDeviceEntry entry;
+
+	if (fc_list_offer(no) && fc_list_entry(no, &entry) && !entry.adding)
+		fc_devices_write_list();
 }
 
 /* ---- the steps ---- */
@@ -139,6 +140,7 @@ begin_to_open(FcDeviceNo no, FcReason *error)
 	if (no == FC_THE_DEVICE)
 		return fc_store_begin_to_open(no, fc_setting_file, (uint32) fc_setting_size, o->log_blocks, NULL, true,
 									  fc_setting_require_mount, fc_setting_io_timeout, error);
+	fc_devices_offer(no);
 	(void) fc_list_entry(no, &entry);
 	known.identity = entry.identity;
 	known.slots = entry.slots;
@@ -192,7 +194,13 @@ begin_to_use(FcDeviceNo no)
 	fc_devices_set_flags(no, entry.slots, true, true);	/* D2 */
 	fc_devices_note_active(no);
 	if (openings[no].make)
+	{
+		/* D8: from here on it is a device */
+		entry.adding = false;
+		fc_list_set_entry(no, &entry);
+		fc_store_keep(no);
 		fc_devices_write_list();
+	}
 	ereport(LOG,
 			(errmsg("pg_flashcache uses \"%s\": %u slots, %s", entry.path, entry.slots,
 					fc_store_direct_io(no) ? "direct I/O" : "through the page cache, since its file system has no direct I/O"),

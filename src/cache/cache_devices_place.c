@@ -127,7 +127,7 @@ find_all(FcDeviceNo no, uint32 slots, bool really, bool open, FcReason *error)
 	}
 	/* there is more of it than a scrub has seen */
 	if (more)
-		fc_cache_scrub_again();
+		fc_cache_scrub_has_come(no);
 	return true;
 }
 

@@ -479,6 +479,7 @@ void
 fc_cache_fill_flush(void)
 {
 	FcSlotNo	slots[BATCH];
+	uint64		hashes[BATCH];
 	FcLoadCounts unused = {0};
 	int			nslots;
 
@@ -487,7 +488,9 @@ fc_cache_fill_flush(void)
 		return;
 
 	fc_failpoint_about(FC_FP_FILL_STAGED, rel_staged, nstaged);
-	nslots = fc_directory_reserve(nstaged, fc_setting_keep_limit, slots);	/* F4 */
+	for (int i = 0; i < nstaged; i++)
+		hashes[i] = staged[i].hash;
+	nslots = fc_directory_reserve(nstaged, hashes, fc_setting_keep_limit, slots);	/* F4 */
 	fc_count_n(FC_SKIP_OVERLOADED, nstaged - nslots);
 	fc_cache_write_staged(slots, nslots, &unused);
 }

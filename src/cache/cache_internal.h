@@ -132,9 +132,11 @@ extern void fc_cache_end_trial(const FcStoreTrial *trial, bool good, FcReason *e
 
 /*
  * The directory was emptied, or there is something where a scrub has passed that it has not seen: a device
- * was opened, or chunks have got a place.  If one is under way, it begins again.
+ * was opened, or chunks have got a place there.  If one is under way, it begins again; not for a device that
+ * comes and goes.
  */
 extern void fc_cache_scrub_again(void);
+extern void fc_cache_scrub_has_come(FcDeviceNo no);
 
 /* Why a page is read from where it is: FcRun.why. */
 typedef enum FcSource

@@ -40,14 +40,24 @@ static bool ours[FC_DEVICES];
 /* That could not be had: nobody waits for them again and again. */
 static bool gone[FC_DEVICES];
 
-/* Slots erased on each of them: not for good before it is flushed. */
+/* Slots erased on each of them: not for good before it is flushed; and those that could not be. */
 static uint64 erased_on[FC_DEVICES];
+static uint64 failed_on[FC_DEVICES];
+
+/*
+ * How often each has come into use meanwhile.  So often this begins again; from
+ * then on the device counts as one that could not be had.
+ */
+#define MOST_AGAIN 8
+
+static int	has_come[FC_DEVICES];
 
 void
 fc_cache_scrub_begin(bool everything)
 {
 	Assert(fc_directory_is_mine());
 	all_slots = everything;
+	memset(has_come, 0, sizeof(has_come));
 	fc_cache_scrub_again();
 }
 
@@ -58,7 +68,54 @@ fc_cache_scrub_again(void)
 	memset(&so_far, 0, sizeof(so_far));
 	memset(gone, 0, sizeof(gone));
 	memset(erased_on, 0, sizeof(erased_on));
+	memset(failed_on, 0, sizeof(failed_on));
 	so_far.failed = fc_devices_slots_without_place();
+}
+
+static bool
+is_left_out(FcDeviceNo no)
+{
+	return has_come[no] > MOST_AGAIN;
+}
+
+static void
+note_failed(FcDeviceNo no, uint64 n)
+{
+	so_far.failed += n;
+	failed_on[no] += n;
+}
+
+/* It comes and goes: what is there where this has passed is not known to be erased. */
+static void
+leave_out(FcDeviceNo no)
+{
+	so_far.erased -= erased_on[no];
+	so_far.failed -= failed_on[no];
+	erased_on[no] = failed_on[no] = 0;
+	for (FcSlotNo slot = 0; slot < at; slot++)
+		if (fc_store_device_of(slot) == no && fc_directory_has(slot))
+			note_failed(no, fc_directory_needs_erasing(slot, all_slots));
+}
+
+void
+fc_cache_scrub_has_come(FcDeviceNo no)
+{
+	if (!is_left_out(no))
+		has_come[no]++;
+	if (is_left_out(no))
+		leave_out(no);
+	else
+		fc_cache_scrub_again();
+}
+
+/* Is one about to come into use, for which this would begin again? */
+static bool
+any_comes(void)
+{
+	for (FcDeviceNo no = 0; no < FC_DEVICES; no++)
+		if (fc_devices_opens(no) && !is_left_out(no))
+			return true;
+	return false;
 }
 
 /* Z1: the next slots to be erased; `limited` if there are more, but not now. */
@@ -78,7 +135,7 @@ take_slots(FcSlotNo *slots, bool *limited)
 			continue;
 		if (!ours[no])
 		{
-			so_far.failed += fc_directory_needs_erasing(at, all_slots);
+			note_failed(no, fc_directory_needs_erasing(at, all_slots));
 			continue;
 		}
 		if (!fc_directory_take_to_erase(at, all_slots))
@@ -127,7 +184,7 @@ erase(const FcSlotNo *slots, int n, bool *broken)
 		erased_on[fc_store_device_of(slots[0])] += n;	/* a run lies on one */
 	}
 	else
-		so_far.failed += n;
+		note_failed(fc_store_device_of(slots[0]), n);
 }
 
 /* All slots are dealt with: what was written must outlast a loss of power. */
@@ -140,7 +197,7 @@ make_durable(void)
 	for (FcDeviceNo no = 0; no < FC_DEVICES; no++)
 		if (!ours[no] && erased_on[no] > 0 && fc_store_state(no) != FC_DEVICE_NONE)
 		{
-			so_far.failed += erased_on[no];
+			note_failed(no, erased_on[no]);
 			so_far.erased -= erased_on[no];
 			erased_on[no] = 0;
 			fc_directory_forget_erased();
@@ -166,22 +223,32 @@ make_durable(void)
 static bool
 is_ours(FcState state)
 {
-	for (FcDeviceNo no = FC_THE_DEVICE + 1; no < FC_DEVICES; no++)
+	static FcReason why[FC_DEVICES];
+	uint32		wanted = 0;
+	uint32		adopted;
+
+	for (FcDeviceNo no = 0; no < FC_DEVICES; no++)
 	{
 		FcDeviceState s = fc_store_state(no);
-		FcReason	why;
 
-		ours[no] = false;
-		if (s != FC_DEVICE_ACTIVE && !(s == FC_DEVICE_CLOSED && state == FC_STATE_DISABLED && !gone[no]))
+		if (is_left_out(no))
 			continue;
-		ours[no] = fc_store_adopt(no, fc_setting_io_timeout, &why);
-		gone[no] = !ours[no];
-		if (!ours[no] && s == FC_DEVICE_ACTIVE)
-			fc_store_set_state(no, FC_DEVICE_OFF, &why);	/* O1 */
+		if (s == FC_DEVICE_ACTIVE || (s == FC_DEVICE_CLOSED && state == FC_STATE_DISABLED && !gone[no]))
+			wanted |= FC_DEVICE_BIT(no);
 	}
-	ours[FC_THE_DEVICE] = fc_store_state(FC_THE_DEVICE) == FC_DEVICE_ACTIVE;
-	if (!ours[FC_THE_DEVICE] || fc_store_adopt(FC_THE_DEVICE, fc_setting_io_timeout, &so_far.why))
+	adopted = fc_store_adopt(wanted, fc_setting_io_timeout, why);
+	for (FcDeviceNo no = 0; no < FC_DEVICES; no++)
+	{
+		ours[no] = (adopted & FC_DEVICE_BIT(no)) != 0;
+		if (no == FC_THE_DEVICE || ours[no] || (wanted & FC_DEVICE_BIT(no)) == 0)
+			continue;
+		gone[no] = true;
+		if (fc_store_state(no) == FC_DEVICE_ACTIVE)
+			fc_store_set_state(no, FC_DEVICE_OFF, &why[no]);	/* O1 */
+	}
+	if (ours[FC_THE_DEVICE] || (wanted & FC_DEVICE_BIT(FC_THE_DEVICE)) == 0)
 		return true;
+	so_far.why = why[FC_THE_DEVICE];
 	if (state == FC_STATE_ACTIVE)
 		fc_devices_first_is_lost(&so_far.why);	/* D6 */
 	return false;
@@ -225,7 +292,7 @@ fc_cache_scrub_step(FcScrubResult *result)
 	if (at < fc_directory_slots())
 		return FC_SCRUB_MORE;
 	/* one that is about to come into use makes it begin again */
-	if (fc_devices_any_opens())
+	if (any_comes())
 		return FC_SCRUB_LATER;
 	done = make_durable();
 	*result = so_far;
@@ -235,9 +302,12 @@ fc_cache_scrub_step(FcScrubResult *result)
 void
 fc_cache_scrub_end(void)
 {
+	uint32		devices = FC_DEVICE_BIT(FC_THE_DEVICE);
+
 	if (fc_cache_state() != FC_STATE_DISABLED)
 		return;
-	for (FcDeviceNo no = 0; no < FC_DEVICES; no++)
-		if (no == FC_THE_DEVICE || fc_store_state(no) == FC_DEVICE_CLOSED)
-			fc_store_release(no, fc_setting_io_timeout);
+	for (FcDeviceNo no = FC_THE_DEVICE + 1; no < FC_DEVICES; no++)
+		if (fc_store_state(no) == FC_DEVICE_CLOSED)
+			devices |= FC_DEVICE_BIT(no);
+	fc_store_release_all(devices, fc_setting_io_timeout);
 }

@@ -163,7 +163,7 @@ fc_cache_try_flash(FcReason *error)
 	if (fc_devices_there())
 		nslots = fc_devices_reserve(FC_THE_DEVICE, MEASURED, slots);
 	else if ((nslots = fc_directory_reserve_free(MEASURED, slots)) == 0)
-		nslots = fc_directory_reserve(MEASURED, 0, slots);
+		nslots = fc_directory_reserve(MEASURED, NULL, 0, slots);
 	Assert(nslots <= MEASURED);
 	/* a slot never written is answered without asking the device */
 	written = write_trials(slots, nslots, &io);

@@ -206,12 +206,13 @@ extern FcOffer fc_directory_offer(const FcTag *tag, uint64 hash, uint64 region, 
 								  int keep_percent);
 
 /*
- * F4: gives up to `wanted` slots, in ascending order but for one wrap, each
- * unmapped and with a raised version.  Returns how many.  Slots promised to
- * pages that are wanted come first.  Slots that are kept
- * are passed over, as long as they are no more than that share of all.
+ * F4: gives up to `wanted` slots, each unmapped and with a raised version, as a
+ * rule in ascending order but for one wrap.  Returns how many.  By the hashes of
+ * the pages that they are for, in this order, each gets the slot that was promised
+ * to it, if one was (NULL: they are for no pages in particular).  Slots that are
+ * kept are passed over, as long as they are no more than that share of all.
  */
-extern uint32 fc_directory_reserve(uint32 wanted, int keep_percent, FcSlotNo *slots);
+extern uint32 fc_directory_reserve(uint32 wanted, const uint64 *pages, int keep_percent, FcSlotNo *slots);
 
 /* F6: links a reserved slot, or releases it. */
 extern FcPublish fc_directory_publish(FcSlotNo slot, const FcTag *tag, uint64 hash,

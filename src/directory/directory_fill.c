@@ -129,16 +129,16 @@ reserve_slot(FcSlotNo slot, bool by_force)
 	return true;
 }
 
-/* Those that are worth least. */
+/* Those that are worth least; what was promised to a page is for that one. */
 static uint32
-reserve_least(uint32 wanted, int keep_percent, FcSlotNo *slots)
+reserve_least(uint32 wanted, const uint64 *pages, int keep_percent, FcSlotNo *slots)
 {
 	uint32		n = 0;
 
 	/* twice as many looks: behind a stretch of retired slots it gives up */
 	for (uint32 looked = 0; n < wanted && looked < 2 * wanted + Min(fc_directory_capacity(), MOST_PASSED) / FC_VICTIM_LOOK; looked++)
 	{
-		FcSlotNo	slot = fc_victims_next(keep_percent);
+		FcSlotNo	slot = fc_victims_next(pages != NULL ? &pages[n] : NULL, keep_percent);
 
 		if (slot != FC_NO_SLOT && reserve_slot(slot, true))
 			slots[n++] = slot;
@@ -184,7 +184,7 @@ reserve_by_clock(uint32 wanted, int keep_percent, FcSlotNo *slots)
 }
 
 uint32
-fc_directory_reserve(uint32 wanted, int keep_percent, FcSlotNo *slots)
+fc_directory_reserve(uint32 wanted, const uint64 *pages, int keep_percent, FcSlotNo *slots)
 {
 	Assert(fc_directory_is_mine() && wanted > 0);
 	Assert(fc_dir->hand < fc_dir->slots);
@@ -192,7 +192,7 @@ fc_directory_reserve(uint32 wanted, int keep_percent, FcSlotNo *slots)
 	/* all is kept: there is none to be found */
 	if (fc_directory_kept() >= fc_directory_capacity() && keep_percent >= 100)
 		return 0;
-	return fc_policy_by_number(fc_admission_now()) ? reserve_least(wanted, keep_percent, slots) :
+	return fc_policy_by_number(fc_admission_now()) ? reserve_least(wanted, pages, keep_percent, slots) :
 		reserve_by_clock(wanted, keep_percent, slots);
 }
 

@@ -19,7 +19,6 @@
 
 static FcSeenSet *seen;
 static FcRegionSet *regions;
-static uint32 region_sets;
 
 /* Shared memory is for so many slots; as many sets are used as there are slots. */
 static uint32 most_slots;
@@ -55,7 +54,7 @@ fc_ghosts_init(void *memory, uint32 slots)
 	most_slots = slots;
 	pg_atomic_init_u32(&fc_dir->seen_sets, seen_sets_for(slots));
 	regions = (FcRegionSet *) ((char *) memory + seen_size(slots));
-	region_sets = fc_policy_region_sets(slots);
+	fc_dir->region_sets = fc_policy_region_sets(slots);
 }
 
 /*
@@ -66,12 +65,12 @@ void
 fc_directory_scale_ghosts(uint32 slots)
 {
 	Assert(fc_directory_is_mine() && slots <= most_slots);
-	if (seen_sets_for(slots) == sets_per_partition() && fc_policy_region_sets(slots) == region_sets)
+	if (seen_sets_for(slots) == sets_per_partition() && fc_policy_region_sets(slots) == fc_dir->region_sets)
 		return;
 	fc_ghosts_forget();
 	memset(&fc_dir->age, 0, sizeof(fc_dir->age));
 	pg_atomic_write_u32(&fc_dir->seen_sets, seen_sets_for(slots));
-	region_sets = fc_policy_region_sets(slots);
+	fc_dir->region_sets = fc_policy_region_sets(slots);
 }
 
 /* ---- pages ---- */
@@ -134,7 +133,7 @@ fc_directory_region(const FcTag *tag)
 static inline FcRegionSet *
 region_set_of(uint64 region)
 {
-	return &regions[fc_scaled(region, region_sets)];
+	return &regions[fc_scaled(region, fc_dir->region_sets)];
 }
 
 static inline uint16
@@ -185,7 +184,7 @@ fc_ghosts_note_offer(uint64 region)
 		LWLockRelease(lock);
 	}
 	if (aged.regions)
-		fc_policy_age_regions(regions, region_sets);
+		fc_policy_age_regions(regions, fc_dir->region_sets);
 }
 
 void

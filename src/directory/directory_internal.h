@@ -79,6 +79,7 @@ typedef struct FcDirectory
 								 * it: no order needed */
 	bool		ghosts_used;
 	pg_atomic_uint32 seen_sets; /* of each partition; no order needed */
+	uint32		region_sets;	/* writer only */
 	bool		restored;		/* entries were, in this run; all read it */
 	pg_atomic_uint32 reached;	/* slots from here on were never in use; views
 								 * read it */
@@ -310,8 +311,8 @@ extern void fc_ghosts_forget(void);
 /* What decides; any process may ask. */
 extern FcAdmission fc_admission_now(void);
 
-/* The next slot to be reserved where numbers decide, or FC_NO_SLOT. */
-extern FcSlotNo fc_victims_next(int keep_percent);
+/* The next slot to be reserved where numbers decide, for that page (NULL: for none in particular), or FC_NO_SLOT. */
+extern FcSlotNo fc_victims_next(const uint64 *page, int keep_percent);
 extern void fc_victims_forget(void);
 
 /* ---- directory_marks.c: how pages that were not hit yet came to flash ---- */

@@ -5,11 +5,11 @@
  *
  * Where numbers decide (policy_admission.h), a page is compared with the one
  * that would have to go: the least of the next slots under the hand.  That one
- * is *planned* until a page is wanted in its place; then it is *promised*, and
- * fc_directory_reserve() gives the promised slots first.  A slot may change
- * meanwhile, and the page that it was promised for may not come: so it is looked
- * at again when it is reserved, and is not taken if what it holds is worth more
- * than it was.
+ * is *planned* until a page is wanted in its place; then it is *promised* to that
+ * page, and fc_directory_reserve() gives it to that one and to no other, which may
+ * be worth less.  A slot may change meanwhile: so it is looked at again when it is
+ * reserved, and is not taken if what it holds is worth more than it was.  A page
+ * that does not come leaves its promise to time: only so many are remembered.
  *
  * Otherwise the hand searches when slots are reserved, and lowers numbers on
  * its way (directory_fill.c).
@@ -22,18 +22,10 @@
 
 #include "directory/directory_internal.h"
 
-/* Pages that may be wanted before slots are reserved for them. */
-#define PROMISES 64
-
 static FcSlotNo planned = FC_NO_SLOT;
 static uint32 tries;			/* so often it was not taken */
 
-static struct
-{
-	FcSlotNo	slot;
-	FcVictim	victim;			/* what it was then */
-}			promised[PROMISES];
-static uint32 npromised = 0;
+static FcPromises promises;
 
 FcAdmission
 fc_admission_now(void)
@@ -55,7 +47,7 @@ void
 fc_victims_forget(void)
 {
 	planned = FC_NO_SLOT;
-	npromised = 0;
+	promises.n = 0;
 }
 
 /* What would be lost with the slot; false if it cannot be had. */
@@ -94,7 +86,7 @@ static FcSlotNo
 look_for(int keep_percent, FcVictim *best)
 {
 	/* so few in a small cache that the hand does not come round in a batch */
-	uint32		look = Min(FC_VICTIM_LOOK, Max(1, fc_directory_capacity() / PROMISES));
+	uint32		look = Min(FC_VICTIM_LOOK, Max(1, fc_directory_capacity() / FC_PROMISES));
 	FcSlotNo	found = FC_NO_SLOT;
 
 	for (uint32 i = 0; i < look && !(found != FC_NO_SLOT && best->free); i++)
@@ -122,26 +114,20 @@ has_risen(const FcVictim *now, const FcVictim *was)
 }
 
 FcSlotNo
-fc_victims_next(int keep_percent)
+fc_victims_next(const uint64 *page, int keep_percent)
 {
+	FcPromise	promise;
 	FcVictim	victim;
 
-	while (npromised > 0)
-	{
-		FcSlotNo	slot = promised[0].slot;
-		FcVictim	was = promised[0].victim;
-
-		npromised--;
-		memmove(&promised[0], &promised[1], npromised * sizeof(promised[0]));
-		if (judge(slot, keep_percent, &victim) && !has_risen(&victim, &was))
-			return slot;
-	}
+	if (page != NULL && fc_policy_take_promise(&promises, *page, &promise) &&
+		judge(promise.slot, keep_percent, &victim) && !has_risen(&victim, &promise.victim))
+		return promise.slot;
 	return look_for(keep_percent, &victim);
 }
 
 /* Is the page worth more than the one in the slot that it would get? */
 static bool
-beats_victim(uint32 worth, bool filling, int keep_percent)
+beats_victim(uint64 page, uint32 worth, bool filling, int keep_percent)
 {
 	FcVictim	victim;
 
@@ -153,11 +139,7 @@ beats_victim(uint32 worth, bool filling, int keep_percent)
 	tries++;
 	if (planned == FC_NO_SLOT || !fc_policy_admit(fc_admission_now(), filling, -1, worth, &victim))
 		return false;
-	if (npromised < PROMISES)
-	{
-		promised[npromised].slot = planned;
-		promised[npromised++].victim = victim;
-	}
+	fc_policy_promise(&promises, page, planned, &victim);
 	planned = FC_NO_SLOT;
 	return true;
 }
@@ -215,7 +197,7 @@ fc_directory_offer(const FcTag *tag, uint64 hash, uint64 region, bool any, FcLoo
 	if (any || before == FC_LOOKED_WANTED)
 		return FC_OFFER_WANTED;
 	if (fc_policy_by_number(mode))
-		return beats_victim(mode == FC_ADMIT_REGION ? fc_regions_worth(region) : count, is_filling(), keep_percent) ?
+		return beats_victim(hash, mode == FC_ADMIT_REGION ? fc_regions_worth(region) : count, is_filling(), keep_percent) ?
 			FC_OFFER_WANTED : FC_OFFER_NOT_USEFUL;
 	/* where it is now, it has come by this eviction */
 	if (before == FC_LOOKED_REFUSED)

@@ -44,6 +44,10 @@ typedef uint8 FcDeviceNo;
 #define FC_THE_DEVICE ((FcDeviceNo) 0)
 #define FC_NO_DEVICE ((FcDeviceNo) 0xFF)
 
+/* Several of them. */
+#define FC_DEVICE_BIT(no) (UINT32_C(1) << (no))
+#define FC_ALL_DEVICES ((UINT32_C(1) << FC_DEVICES) - 1)
+
 typedef enum FcDeviceState
 {
 	FC_DEVICE_NONE,				/* there is no such device */
@@ -273,12 +277,13 @@ extern const char *fc_store_shares(FcDeviceNo no);
 extern bool fc_store_answers(FcDeviceNo no, int timeout_ms, FcReason *error);
 
 /*
- * For a writer that replaces one that died, or has let go of the device, and
- * before a scrub: may the device process write to the device as opened last?  All
- * that opening checks is checked again, and that the header is the very one
- * that was written then.  Nothing is made, and nothing written.
+ * For a writer that replaces one that died, or has let go of devices, and before
+ * a scrub: to which of these may the device process write as opened last?  Of the
+ * others the reason, by number.  All that opening checks is checked again, and
+ * that the header is the very one that was written then.  Nothing is made, and
+ * nothing written.  D10: all are asked at once.
  */
-extern bool fc_store_adopt(FcDeviceNo no, int timeout_ms, FcReason *error);
+extern uint32 fc_store_adopt(uint32 devices, int timeout_ms, FcReason *why);
 
 /*
  * Lets go of the device, so that its file system can be unmounted: a cache
@@ -288,14 +293,17 @@ extern bool fc_store_adopt(FcDeviceNo no, int timeout_ms, FcReason *error);
 extern void fc_store_close_all(int timeout_ms);
 extern void fc_store_release(FcDeviceNo no, int timeout_ms);
 
-/* The same, and a file that opening it has just made is removed. */
-extern void fc_store_undo(FcDeviceNo no, int timeout_ms);
+/*
+ * It is in use: a file that opening it has made stays.  Before that it is
+ * removed when the device is let go of, or the writer ends.
+ */
+extern void fc_store_keep(FcDeviceNo no);
 
 /* The first, of devices that have gone off or were removed: to be called by who reads pages, also those that are not on flash. */
 extern void fc_store_let_go(int timeout_ms);
 
-/* The second of all at once; those that do not answer are given up.  Writer only, which ends. */
-extern void fc_store_release_all(int timeout_ms);
+/* D10: the second of several at once; those that do not answer are given up. */
+extern void fc_store_release_all(uint32 devices, int timeout_ms);
 
 /*
  * D9.  Somebody has waited in vain for another device, so these may hang as

@@ -23,27 +23,34 @@
 
 /* ---- requests to the device process ---- */
 
-/* What the headers of the other devices say, and which files they are. */
+/* What an opening may have given it, what the headers of the other devices say, and which files they are. */
 static void
-note_others(FcDeviceRequest *r, FcDeviceNo no)
+note_known(FcDeviceRequest *r, FcDeviceNo no)
 {
+	FcDeviceEntry entry = {""};
+
+	(void) fc_list_entry(no, &entry);
+	r->offered = entry.offered;
+	memcpy(r->offer, entry.offer, sizeof(r->offer));
 	memset(r->other, 0, sizeof(r->other));
 	for (FcDeviceNo i = 0; i < FC_DEVICES; i++)
 	{
 		const FcDevice *device = fc_device(i);
 		FcOtherDevice *other = &r->other[i];
-		FcDeviceEntry entry;
+		bool		there = fc_list_entry(i, &entry);
 
 		if (i == no)
 			continue;
 		if (pg_atomic_read_u32(unconstify(pg_atomic_uint32 *, &device->generation)) != 0)
 			other->seen = device->seen;
+		other->offered = entry.offered;
+		memcpy(other->offer, entry.offer, sizeof(other->offer));
 		if (i == FC_THE_DEVICE)
 		{
 			other->slots = device->slots;
 			memcpy(other->identity, device->identity, sizeof(other->identity));
 		}
-		else if (fc_list_entry(i, &entry) && entry.opened)
+		else if (there && entry.opened)
 		{
 			other->slots = entry.slots;
 			memcpy(other->identity, entry.identity, sizeof(other->identity));
@@ -62,7 +69,7 @@ fc_call_new(FcDeviceNo no, FcDeviceOp op, ssize_t *result)
 	*result = r != NULL ? 0 : FC_NO_PROCESS;
 	if (r == NULL)
 		return NULL;
-	switch (fc_process_ready(no, opens, fc_device_serve))
+	switch (fc_process_ready(no, opens, fc_device_serve, fc_device_leave))
 	{
 		case FC_ANSWERED:
 			r->op = op;
@@ -71,7 +78,7 @@ fc_call_new(FcDeviceNo no, FcDeviceOp op, ssize_t *result)
 			r->fault.us = 0;
 			r->read_fault = r->fault;
 			if (opens)
-				note_others(r, no);
+				note_known(r, no);
 			return r;
 		case FC_NOT_ANSWERED:
 			*result = -ETIMEDOUT;	/* H5 */

@@ -162,7 +162,7 @@ fc_device_serve(void *memory)
 			r->result = fdatasync(fc_open_fd()) == 0 ? 0 : -errno;
 			break;
 		case FC_OP_CLOSE:
-			fc_open_close(r->undo);
+			fc_open_close(!r->kept);
 			r->result = 0;
 			break;
 		case FC_OP_TRY:
@@ -170,4 +170,13 @@ fc_device_serve(void *memory)
 			return;
 	}
 	r->ns = fc_now_ns() - begin;
+}
+
+void
+fc_device_leave(void *memory)
+{
+	const FcDeviceRequest *r = memory;
+
+	if (!r->kept)
+		fc_made_undo();
 }

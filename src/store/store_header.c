@@ -111,14 +111,15 @@ fc_header_is_same(const FcDevice *device, const char *block, size_t len)
 }
 
 bool
-fc_header_check_same(FcDevice *device, int fd, FcReason *error)
+fc_header_check_same(const FcDeviceRequest *r, int fd, FcReason *error)
 {
 	static char found[FC_HEADER_BLOCK] pg_attribute_aligned(FC_IO_ALIGN);
+	const FcDevice *device = &r->device;
 	ssize_t		n = read_block(fd, device->path, found, 0, error);
 
 	if (n < 0)
 		return false;
-	if (fc_header_is_same(device, found, n))
+	if (fc_header_is_same(device, found, n) || (r->offered && fc_layout_has_identity(found, n, r->offer)))
 		return true;
 	return fc_fail(error, "Find out who has written to it. It is opened anew if it still is a flash cache.",
 				   "\"%s\" no longer begins with what the server wrote there", device->path);

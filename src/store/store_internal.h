@@ -14,6 +14,7 @@
  *		store_device.c		(in the device process) what the writer asks for
  *		store_open.c		(in the device process) checks, claims, locks
  *		store_header.c		(in the device process) what the device holds
+ *		store_made.c		(in the device process) the file that opening has made
  *		store_place.c, store_space.c, store_mount.c, store_process.c, store_uring.c
  *
  * Copyright (c) 2026, the pg_flashcache developers
@@ -215,6 +216,8 @@ typedef struct FcOtherDevice
 {
 	uint32		slots;			/* 0: there is none */
 	uint8		identity[FC_IDENTITY_BYTES];
+	bool		offered;		/* or it has that one */
+	uint8		offer[FC_IDENTITY_BYTES];
 	struct stat seen;			/* zeros: not opened in this run */
 } FcOtherDevice;
 
@@ -231,11 +234,13 @@ typedef struct FcDeviceRequest
 	uint32		log_blocks;
 	bool		require_mount;
 	bool		make;			/* the file, if it is not there */
-	bool		undo;			/* of FC_OP_CLOSE: removes the file that
-								 * opening has made */
+	bool		kept;			/* the file that FC_OP_OPEN has made is in
+								 * use, and stays; at any time */
 	bool		known;			/* it is the same if it has this header: */
 	uint8		known_identity[FC_IDENTITY_BYTES];
 	uint32		known_slots;
+	bool		offered;		/* or that identity, */
+	uint8		offer[FC_IDENTITY_BYTES];	/* which FC_OP_OPEN gives it then */
 	FcOtherDevice other[FC_DEVICES];	/* that must not be what is added */
 	bool		same;			/* answer of FC_OP_OPEN: as fc_store_open() */
 	int			n;
@@ -258,11 +263,19 @@ typedef struct FcDeviceRequest
 extern FcDeviceRequest *fc_call_new(FcDeviceNo no, FcDeviceOp op, ssize_t *result);
 
 /*
+ * store_opening.c: opening, how long a step of it may take.  It is to be adopted;
+ * what has come of that, false with the reason.
+ */
+extern int	fc_open_timeout(int timeout_ms);
+extern FcDeviceRequest *fc_new_adopt(FcDeviceNo no, ssize_t *result);
+extern bool fc_end_adopt(const FcDeviceRequest *r, ssize_t result, int timeout_ms, FcReason *error);
+
+/*
  * store_opening.c: the device is to be let go of, and what is under way is of no
  * interest any more; how long that may take; it has been let go of, or the
  * process is given up.
  */
-extern FcDeviceRequest *fc_new_close(FcDeviceNo no, bool undo, ssize_t *result);
+extern FcDeviceRequest *fc_new_close(FcDeviceNo no, ssize_t *result);
 extern int	fc_close_timeout(int timeout_ms);
 extern void fc_end_close(FcDeviceNo no, ssize_t result);
 
@@ -328,8 +341,9 @@ extern bool fc_call_has_given_up(void);
 
 /* ---- store_device.c: what the device process does ---- */
 
-/* Answers the request; for fc_process_ready(). */
+/* Answers the request; or the writer has gone.  For fc_process_ready(). */
 extern void fc_device_serve(void *request);
+extern void fc_device_leave(void *request);
 
 /* ---- store_open.c: checks, claims and locks, in the device process ---- */
 
@@ -341,7 +355,7 @@ extern bool fc_open_adopt(FcDeviceRequest *r);
 extern int	fc_open_fd(void);
 extern bool fc_open_claimed(void);
 
-/* Lets go of it; `undo`: of what FC_OP_OPEN has made there is nothing left. */
+/* Lets go of it; `undo`: the file that FC_OP_OPEN has made is removed. */
 extern void fc_open_close(bool undo);
 
 /* What to do about errno of an open(); in any process. */
@@ -354,14 +368,25 @@ extern const char *fc_open_hint(bool is_device);
  */
 extern void fc_open_without_atime(int fd);
 
+/* ---- store_made.c: the file that opening has made; in the device process ---- */
+
+/* It has been made, and is open; it stays; it goes, unless it has been replaced or somebody else has it. */
+extern void fc_made(const char *path, int fd);
+extern void fc_made_stays(void);
+extern void fc_made_undo(void);
+
 /* ---- store_header.c: what the device holds; in the device process ---- */
 
 /* Its header must be ours, or the place must be empty.  `block`: memory for a header, aligned. */
 extern bool fc_header_check(FcDevice *device, int fd, const char *path, const struct stat *st, char *block, FcReason *error);
 
-/* Is that the header which was written when the device was opened, to the last bit?  It must be. */
+/*
+ * Is that the header which was written when the device was opened, to the last
+ * bit?  It must be, or the one that an opening has written of which nothing has
+ * been heard.
+ */
 extern bool fc_header_is_same(const FcDevice *device, const char *block, size_t len);
-extern bool fc_header_check_same(FcDevice *device, int fd, FcReason *error);
+extern bool fc_header_check_same(const FcDeviceRequest *r, int fd, FcReason *error);
 
 /* It must be large enough; `first`: what the hint says. */
 extern bool fc_header_check_size(int fd, const char *path, const struct stat *st, uint32 slots, uint32 log_blocks, bool first, FcReason *error);

@@ -19,7 +19,7 @@
 #include "store/store_process.h"
 
 #define MAGIC "fc devices\n\032"
-#define FORMAT 1
+#define FORMAT 2				/* 1 had no offers */
 
 FcDeviceList *fc_device_list = NULL;
 
@@ -61,6 +61,32 @@ fc_list_set_entry(FcDeviceNo no, const FcDeviceEntry *entry)
 }
 
 bool
+fc_list_offer(FcDeviceNo no)
+{
+	FcDeviceEntry entry = {""};
+
+	Assert(fc_in_writer());
+	(void) fc_list_entry(no, &entry);
+	if (entry.offered || !pg_strong_random(entry.offer, sizeof(entry.offer)))
+		return false;
+	entry.offered = true;
+	fc_list_set_entry(no, &entry);
+	return true;
+}
+
+void
+fc_list_take_back(FcDeviceNo no)
+{
+	FcDeviceEntry entry = {""};
+
+	Assert(fc_in_writer());
+	(void) fc_list_entry(no, &entry);
+	entry.offered = false;
+	memset(entry.offer, 0, sizeof(entry.offer));
+	fc_list_set_entry(no, &entry);
+}
+
+bool
 fc_list_read(FcDeviceList *list, bool *there)
 {
 	int			fd = fc_durable_open(FC_DEVICES_FILE);
@@ -89,19 +115,36 @@ is_empty(const FcDeviceList *list)
 	return true;
 }
 
+/* A device that is not in use yet, and its chunks. */
+static void
+leave_out(FcDeviceList *list, FcDeviceNo no)
+{
+	uint32		index;
+
+	memset(&list->device[no], 0, sizeof(list->device[no]));
+	for (uint32 chunk = 0; chunk < FC_CHUNKS; chunk++)
+		if (fc_store_place_of_list(list->place[chunk], &index) == no)
+			list->place[chunk] = FC_LIST_NOWHERE;
+}
+
 bool
 fc_list_write(void)
 {
-	FcDeviceList *list = fc_device_list;
+	static FcDeviceList copy;
+	FcDeviceList *list = &copy;
 	int			fd;
 
 	Assert(fc_in_writer());
+	*list = *fc_device_list;
+	fc_map_export(&list->slots, list->place);
+	for (FcDeviceNo no = FC_THE_DEVICE + 1; no < FC_DEVICES; no++)
+		if (list->device[no].adding)
+			leave_out(list, no);
 	if (is_empty(list))
 		return fc_durable_remove(FC_DEVICES_FILE);
 	memset(list->magic, 0, sizeof(list->magic));
 	memcpy(list->magic, MAGIC, sizeof(MAGIC));
 	list->format = FORMAT;
-	fc_map_export(&list->slots, list->place);
 	list->crc = list_crc(list);
 	fd = fc_durable_begin(FC_DEVICES_FILE FC_TMP);
 	return fc_durable_finish(fd, fd >= 0 && fc_durable_write(fd, list, sizeof(*list)),

@@ -29,6 +29,10 @@ typedef struct FcDeviceEntry
 	bool		disabled;
 	bool		opened;			/* it has had that identity */
 	uint8		identity[FC_IDENTITY_BYTES];
+	bool		adding;			/* it is no device yet: not in the file */
+	bool		offered;		/* an opening of which nothing has been heard
+								 * may have given it that one */
+	uint8		offer[FC_IDENTITY_BYTES];
 } FcDeviceEntry;
 
 /* When the chunk got its place: records of the log up to that group are of another one. */
@@ -37,6 +41,9 @@ typedef struct FcChunkSince
 	uint64		log;
 	uint64		group;
 } FcChunkSince;
+
+/* As a place in the list: absent. */
+#define FC_LIST_NOWHERE PG_UINT32_MAX
 
 typedef struct FcDeviceList
 {
@@ -58,10 +65,21 @@ extern bool fc_list_entry(FcDeviceNo no, FcDeviceEntry *entry);
 /* Changes it; "" in the path removes it. */
 extern void fc_list_set_entry(FcDeviceNo no, const FcDeviceEntry *entry);
 
+/*
+ * Makes sure that there is an identity for the next opening to give it, also to
+ * the first device.  True if it is new: then the file is to be written first.
+ * It has been given that, or another one: fc_list_take_back().
+ */
+extern bool fc_list_offer(FcDeviceNo no);
+extern void fc_list_take_back(FcDeviceNo no);
+
 /* Reads the file; false if there is none, or it is not good.  `there`: there is one. */
 extern bool fc_list_read(FcDeviceList *list, bool *there);
 
-/* Writes it, with the places of this moment, and durably.  A list of nothing is no file. */
+/*
+ * Writes it, with the places of this moment, and durably; what is being added
+ * is left out.  A list of nothing is no file.
+ */
 extern bool fc_list_write(void);
 
 /* What the log has of that slot in a block of that group is of this place of its chunk, as far as the list tells. */

@@ -29,7 +29,7 @@
 #include "store/store_process.h"
 #include "utils/timestamp.h"
 
-#define NOWHERE PG_UINT32_MAX
+#define NOWHERE FC_LIST_NOWHERE
 #define DEVICE_SHIFT 24
 #define INDEX_MASK ((UINT32_C(1) << DEVICE_SHIFT) - 1)
 

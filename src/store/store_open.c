@@ -39,9 +39,6 @@ static int	device_fd = -1;
 /* Was it checked and locked, so that it may be written to? */
 static bool claimed = false;
 
-/* The path of the file, if opening it has made it; of devices beyond the first. */
-static char made[MAXPGPATH];
-
 int
 fc_open_fd(void)
 {
@@ -57,40 +54,24 @@ fc_open_claimed(void)
 	return claimed;
 }
 
-/*
- * Removes the file that opening a device beyond the first has made, if it is
- * still what its path leads to: whoever adds a device that can't be used has
- * changed nothing.
- */
 static void
-remove_made(const char *path, int fd)
+close_device(void)
 {
-	const char *name;
-	FcReason	error;
-	struct stat there;
-	struct stat mine;
-	int			folder = fc_place_open(path, &name, &error);
-
-	if (folder < 0)
-		return;
-	if (fstat(fd, &mine) == 0 && fstatat(folder, name, &there, AT_SYMLINK_NOFOLLOW) == 0 && fc_same_thing(&there, &mine))
-		(void) unlinkat(folder, name, 0);
-	close(folder);
+	Assert(!claimed || device_fd >= 0);
+	if (device_fd >= 0)
+		close(device_fd);
+	device_fd = -1;
+	claimed = false;
 }
 
 void
 fc_open_close(bool undo)
 {
 	Assert(fc_in_device_process());
-	Assert(!claimed || device_fd >= 0);
-	if (device_fd < 0)
-		return;
-	if (undo && made[0] != '\0')
-		remove_made(made, device_fd);
-	close(device_fd);
-	device_fd = -1;
-	claimed = false;
-	made[0] = '\0';
+	if (undo)
+		fc_made_undo();
+	fc_made_stays();
+	close_device();
 }
 
 /* From now on the way to the device is another descriptor. */
@@ -279,7 +260,7 @@ check_system(int at, const char *path, bool require_mount, FcReason *error)
  * after: what is open may no longer be what was seen.
  */
 static int
-open_checked(FcDevice *device, const char *path, bool make, bool require_mount, struct stat *st, bool *direct, bool *is_new, FcReason *error)
+open_checked(FcDevice *device, const char *path, bool make, bool require_mount, struct stat *st, bool *direct, FcReason *error)
 {
 	const char *name;
 	int			folder = fc_place_open(path, &name, error);
@@ -287,7 +268,6 @@ open_checked(FcDevice *device, const char *path, bool make, bool require_mount, 
 	int			fd = -1;
 
 	Assert(!make || !claimed);
-	*is_new = false;
 	if (folder < 0)
 		return -1;
 	if (!look_at(device, folder, name, path, &found, st, error) ||
@@ -306,7 +286,8 @@ open_checked(FcDevice *device, const char *path, bool make, bool require_mount, 
 	else if (make)
 	{
 		fd = open_device(folder, name, O_CREAT | O_EXCL, direct);
-		*is_new = fd >= 0;
+		if (fd >= 0)
+			fc_made(path, fd);
 	}
 	if (fd < 0)
 		fc_fail(error, fc_open_hint(found && S_ISBLK(st->st_mode)), "could not open \"%s\": %m", path);
@@ -319,8 +300,7 @@ open_checked(FcDevice *device, const char *path, bool make, bool require_mount, 
 			 (S_ISBLK(st->st_mode) ||
 			  (fc_place_check_foreign(fd, path, error) && check_system(fd, path, require_mount, error))))
 		return fd;
-	if (*is_new)
-		remove_made(path, fd);
+	fc_made_undo();
 	close(fd);
 	return -1;
 }
@@ -354,6 +334,16 @@ lock_device(int fd, const char *path, bool first, FcReason *error)
 	return fc_fail(error, "Check the file system.", "could not lock \"%s\": %m", path);
 }
 
+/* Who had the lock before may have made the file, and have removed it since (store_made.c). */
+static bool
+is_still_there(int fd, const char *path, FcReason *error)
+{
+	struct stat st;
+
+	return fstat(fd, &st) != 0 || st.st_nlink > 0 ||
+		fc_fail(error, "Try again.", "\"%s\" has just been removed", path);
+}
+
 /*
  * Is another file to be the device than before?  Then the space of the former
  * one, which may have been deleted, is needed: this process lets go of it.
@@ -363,7 +353,7 @@ static bool
 leave_former(FcDevice *device, const struct stat *st)
 {
 	if (device_fd >= 0 && !is_mine(st))
-		fc_open_close(false);
+		close_device();
 	return pg_atomic_read_u32(&device->generation) != 0 && S_ISREG(device->seen.st_mode) &&
 		device->seen.st_dev == st->st_dev && !fc_same_thing(&device->seen, st);
 }
@@ -389,7 +379,12 @@ is_same_device(const FcDeviceRequest *r, int fd, const struct stat *st)
 {
 	static char block[FC_HEADER_BLOCK] pg_attribute_aligned(FC_IO_ALIGN);
 	const FcDevice *device = &r->device;
+	bool		offered;
 
+	if (fc_pread(fd, block, FC_HEADER_BLOCK, 0) != FC_HEADER_BLOCK)
+		return false;
+	/* an opening of which nothing has been heard has found it to be the same */
+	offered = r->offered && fc_layout_has_identity(block, FC_HEADER_BLOCK, r->offer);
 	if (r->no != FC_THE_DEVICE)
 	{
 		/*
@@ -400,14 +395,12 @@ is_same_device(const FcDeviceRequest *r, int fd, const struct stat *st)
 
 		return wanted != NULL &&
 			(S_ISBLK(st->st_mode) || st->st_size >= fc_layout_bytes(Min(r->slots, r->known_slots), 0)) &&
-			fc_pread(fd, block, FC_HEADER_BLOCK, 0) == FC_HEADER_BLOCK &&
-			memcmp(wanted, block, FC_HEADER_BLOCK) == 0;
+			(offered || memcmp(wanted, block, FC_HEADER_BLOCK) == 0);
 	}
 	return pg_atomic_read_u32(unconstify(pg_atomic_uint32 *, &device->generation)) != 0 &&
 		device->slots == r->slots && device->log_blocks == r->log_blocks && fc_same_thing(st, &device->seen) &&
 		(S_ISBLK(st->st_mode) || st->st_size >= fc_layout_bytes(r->slots, r->log_blocks)) &&
-		fc_pread(fd, block, FC_HEADER_BLOCK, 0) == FC_HEADER_BLOCK &&
-		fc_header_is_same(device, block, FC_HEADER_BLOCK);
+		(offered || fc_header_is_same(device, block, FC_HEADER_BLOCK));
 }
 
 /* Is what is added another device of this cache already, under another name? */
@@ -426,7 +419,8 @@ is_other(const FcDeviceRequest *r, int fd, const struct stat *st, FcReason *erro
 		if (other->slots == 0 || (other->seen.st_ino != 0 && !fc_same_thing(st, &other->seen)))
 			continue;
 		fc_layout_make_header(theirs, other->slots, other->identity);
-		if (memcmp(theirs, block, FC_HEADER_BLOCK) == 0)
+		if (memcmp(theirs, block, FC_HEADER_BLOCK) == 0 ||
+			(other->offered && fc_layout_has_identity(block, FC_HEADER_BLOCK, other->offer)))
 			return !fc_fail(error, "See pg_stat_flashcache_device.",
 							"\"%s\" is device %d of the cache already, under another name", r->path, no + 1);
 	}
@@ -443,45 +437,55 @@ fc_open_for_server(FcDeviceRequest *r)
 	uint8		identity[FC_IDENTITY_BYTES];
 	struct stat st;
 	bool		direct;
-	bool		is_new;
 	int			fd;
 
 	Assert(fc_in_device_process());
 	Assert(r->op == FC_OP_OPEN && r->slots >= FC_MIN_SLOTS);
 	fc_place_for(r->no == FC_THE_DEVICE ? FC_FOR_FIRST : r->make ? FC_FOR_ADDED : FC_FOR_LISTED);
 	claimed = false;			/* the lock may move */
-	if (!pg_strong_random(identity, sizeof(identity)))
-		return fc_fail(error, "Check the kernel's random number generator.", "could not generate random bytes");
-	fd = open_checked(device, r->path, r->make, r->require_mount, &st, &direct, &is_new, error);
+	fc_made_stays();			/* what was made before has been in use */
+	fd = open_checked(device, r->path, r->make, r->require_mount, &st, &direct, error);
 	if (fd < 0)
 		return false;
-	is_new &= r->no != FC_THE_DEVICE;
+	if (r->no == FC_THE_DEVICE)
+		fc_made_stays();
 	fc_process_goes_on();
 	if (is_other(r, fd, &st, error) ||
 		!lock_device(fd, r->path, r->no == FC_THE_DEVICE, error) ||
+		!is_still_there(fd, r->path, error) ||
 		(S_ISBLK(st.st_mode) && !fc_header_check_size(fd, r->path, &st, r->slots, r->log_blocks, r->no == FC_THE_DEVICE, error)) ||
 		!fc_header_check(device, fd, r->path, &st, block, error))
 	{
-		if (is_new)
-			remove_made(r->path, fd);
+		fc_made_undo();
 		close(fd);
 		return false;
 	}
+
+	/*
+	 * D11: one that is not the same does not get what is offered: who does
+	 * not hear of this opening would believe the next time that it is.
+	 */
 	r->same = is_same_device(r, fd, &st);
+	if (r->same && r->offered)
+		memcpy(identity, r->offer, sizeof(identity));
+	else if (!pg_strong_random(identity, sizeof(identity)))
+	{
+		fc_made_undo();
+		close(fd);
+		return fc_fail(error, "Check the kernel's random number generator.", "could not generate random bytes");
+	}
 	if ((S_ISREG(st.st_mode) &&
 		 !fc_space_reserve(fd, r->path, &st, fc_layout_bytes(r->slots, r->log_blocks),
 						   r->no == FC_THE_DEVICE, leave_former(device, &st), refuse, error)) ||
 		!fc_header_write(fd, r->path, r->slots, identity, block, error))
 	{
-		if (is_new)
-			remove_made(r->path, fd);
+		fc_made_undo();
 		close(fd);
 		return false;
 	}
 
 	replace_device(fd);
 	claimed = true;
-	strlcpy(made, is_new ? r->path : "", sizeof(made));
 	memcpy(device->identity, identity, sizeof(identity));
 	device->direct = direct;
 	device->in_memory = fc_space_in_memory(fd);
@@ -496,8 +500,10 @@ fc_open_for_server(FcDeviceRequest *r)
 
 /* Is what is open what was opened last, and as it was then? */
 static bool
-is_as_opened(FcDevice *device, int fd, bool first, FcReason *error)
+is_as_opened(FcDeviceRequest *r, int fd)
 {
+	FcDevice   *device = &r->device;
+	FcReason   *error = &r->error;
 	struct stat st;
 
 	if (fstat(fd, &st) != 0)
@@ -505,8 +511,8 @@ is_as_opened(FcDevice *device, int fd, bool first, FcReason *error)
 	if (!fc_same_thing(&st, &device->seen))
 		return fc_fail(error, FC_REPLACED_HINT, FC_REPLACED, device->path);
 	return fc_place_check(device->path, &st, error) &&
-		fc_header_check_size(fd, device->path, &st, device->slots, device->log_blocks, first, error) &&
-		fc_header_check_same(device, fd, error);
+		fc_header_check_size(fd, device->path, &st, device->slots, device->log_blocks, r->no == FC_THE_DEVICE, error) &&
+		fc_header_check_same(r, fd, error);
 }
 
 /* See fc_store_adopt(). */
@@ -517,18 +523,17 @@ fc_open_adopt(FcDeviceRequest *r)
 	FcReason   *error = &r->error;
 	struct stat st;
 	bool		direct;
-	bool		is_new;
 	int			fd;
 
 	Assert(fc_in_device_process());
 	Assert(r->op == FC_OP_ADOPT && pg_atomic_read_u32(&r->device.generation) != 0);
 	fc_place_for(r->no == FC_THE_DEVICE ? FC_FOR_FIRST : FC_FOR_LISTED);
 	if (claimed)
-		return is_as_opened(device, device_fd, r->no == FC_THE_DEVICE, error);
-	fd = open_checked(device, device->path, false, false, &st, &direct, &is_new, error);
+		return is_as_opened(r, device_fd);
+	fd = open_checked(device, device->path, false, false, &st, &direct, error);
 	if (fd < 0)
 		return false;
-	if (!lock_device(fd, device->path, r->no == FC_THE_DEVICE, error) || !is_as_opened(device, fd, r->no == FC_THE_DEVICE, error))
+	if (!lock_device(fd, device->path, r->no == FC_THE_DEVICE, error) || !is_as_opened(r, fd))
 	{
 		close(fd);
 		return false;

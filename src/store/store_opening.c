@@ -20,6 +20,7 @@
 #include "port/atomics.h"
 #include "stats/stats.h"
 #include "store/store_internal.h"
+#include "store/store_list.h"
 #include "store/store_process.h"
 
 /*
@@ -61,7 +62,6 @@ typedef struct Opening
 static void
 fill_in(FcDeviceRequest *r, const Opening *o)
 {
-	Assert(o->op == FC_OP_OPEN || o->op == FC_OP_ADOPT);
 	Assert(o->path[0] == '/' && o->slots >= FC_MIN_SLOTS);
 	r->fault.action = fc_failpoint_fault_of(FC_FP_STORE_OPEN, o->no).action;
 	r->device = *fc_device(o->no);
@@ -70,6 +70,8 @@ fill_in(FcDeviceRequest *r, const Opening *o)
 	r->log_blocks = o->log_blocks;
 	r->require_mount = o->require_mount;
 	r->make = o->make;
+	if (o->make)
+		r->kept = false;
 	r->known = o->known != NULL;
 	if (r->known)
 	{
@@ -78,8 +80,8 @@ fill_in(FcDeviceRequest *r, const Opening *o)
 	}
 }
 
-static int
-open_timeout(int timeout_ms)
+int
+fc_open_timeout(int timeout_ms)
 {
 	return timeout_ms > 0 ? Max(timeout_ms, OPEN_TIMEOUT_MS) : 0;
 }
@@ -99,11 +101,13 @@ static FcDeviceRequest *
 ask_to_open(const Opening *o, int timeout_ms, FcReason *error)
 {
 	ssize_t		result;
-	FcDeviceRequest *r = fc_call_new(o->no, o->op, &result);
+	FcDeviceRequest *r;
 
+	(void) fc_list_offer(o->no);
+	r = fc_call_new(o->no, o->op, &result);
 	if (r != NULL)
 	{
-		timeout_ms = open_timeout(timeout_ms);
+		timeout_ms = fc_open_timeout(timeout_ms);
 		fill_in(r, o);
 		result = fc_call_make(r, timeout_ms);
 	}
@@ -133,6 +137,7 @@ lead_to(const FcDeviceRequest *r, FcStoreBeforeUse before_use)
 	Assert(S_ISREG(r->device.seen.st_mode) || S_ISBLK(r->device.seen.st_mode));
 	before_use(r->same);
 	memcpy(device->identity, r->device.identity, sizeof(device->identity));
+	fc_list_take_back(r->no);
 	device->direct = r->device.direct;
 	device->in_memory = r->device.in_memory;
 	device->slots = r->device.slots;
@@ -201,20 +206,22 @@ fc_store_forget(FcDeviceNo no)
 	fc_device_forget_counters(no);
 }
 
-bool
-fc_store_adopt(FcDeviceNo no, int timeout_ms, FcReason *error)
+FcDeviceRequest *
+fc_new_adopt(FcDeviceNo no, ssize_t *result)
 {
-	FcDevice   *device = fc_device(no);
+	const FcDevice *device = fc_device(no);
+	const Opening o = {no, FC_OP_ADOPT, device->path, device->slots, device->log_blocks, false, false, NULL};
+	FcDeviceRequest *r = fc_call_new(no, FC_OP_ADOPT, result);
 
-	Assert(fc_in_writer());
-	if (pg_atomic_read_u32(&device->generation) == 0)
-		return fc_fail(error, "Set pg_flashcache.enabled to on first.",
-					   "the flash device has not been opened since the server started");
-	{
-		const Opening o = {no, FC_OP_ADOPT, device->path, device->slots, device->log_blocks, false, false, NULL};
+	if (r != NULL)
+		fill_in(r, &o);
+	return r;
+}
 
-		return ask_to_open(&o, timeout_ms, error) != NULL;
-	}
+bool
+fc_end_adopt(const FcDeviceRequest *r, ssize_t result, int timeout_ms, FcReason *error)
+{
+	return result == 0 || not_opened(r, result, timeout_ms, error);
 }
 
 bool
@@ -237,16 +244,11 @@ fc_store_answers(FcDeviceNo no, int timeout_ms, FcReason *error)
 }
 
 FcDeviceRequest *
-fc_new_close(FcDeviceNo no, bool undo, ssize_t *result)
+fc_new_close(FcDeviceNo no, ssize_t *result)
 {
-	FcDeviceRequest *r;
-
 	Assert(no < FC_DEVICES);
 	fc_process_turn_away(no);
-	r = fc_call_new(no, FC_OP_CLOSE, result);
-	if (r != NULL)
-		r->undo = undo;
-	return r;
+	return fc_call_new(no, FC_OP_CLOSE, result);
 }
 
 int
@@ -262,11 +264,11 @@ fc_end_close(FcDeviceNo no, ssize_t result)
 		fc_process_abandon(no);
 }
 
-static void
-release(FcDeviceNo no, int timeout_ms, bool undo)
+void
+fc_store_release(FcDeviceNo no, int timeout_ms)
 {
 	ssize_t		result;
-	FcDeviceRequest *r = fc_new_close(no, undo, &result);
+	FcDeviceRequest *r = fc_new_close(no, &result);
 
 	if (r != NULL)
 		result = fc_call_make(r, fc_close_timeout(timeout_ms));
@@ -274,15 +276,12 @@ release(FcDeviceNo no, int timeout_ms, bool undo)
 }
 
 void
-fc_store_release(FcDeviceNo no, int timeout_ms)
+fc_store_keep(FcDeviceNo no)
 {
-	release(no, timeout_ms, false);
-}
+	FcDeviceRequest *r = fc_process_memory(no, sizeof(FcDeviceRequest));
 
-void
-fc_store_undo(FcDeviceNo no, int timeout_ms)
-{
-	release(no, timeout_ms, true);
+	Assert(fc_in_writer() && no != FC_THE_DEVICE && r != NULL);
+	r->kept = true;
 }
 
 /* ---- step by step: H8 ---- */
@@ -328,8 +327,10 @@ fc_store_begin_to_open(FcDeviceNo no, const char *path, uint32 slots, uint32 log
 {
 	const Opening o = {no, FC_OP_OPEN, path, slots, log_blocks, require_mount, make, known};
 	ssize_t		result;
-	FcDeviceRequest *r = fc_call_new(no, FC_OP_OPEN, &result);
+	FcDeviceRequest *r;
 
+	(void) fc_list_offer(no);
+	r = fc_call_new(no, FC_OP_OPEN, &result);
 	if (r != NULL)
 		fill_in(r, &o);
 	return begin(r, result, timeout_ms, error);
@@ -403,7 +404,7 @@ fc_store_look(FcDeviceNo no, int timeout_ms, FcStoreBeforeUse before_use, FcStor
 	ssize_t		result;
 	FcDeviceRequest *r;
 
-	timeout_ms = op == FC_OP_OPEN ? open_timeout(timeout_ms) : timeout_ms;
+	timeout_ms = op == FC_OP_OPEN ? fc_open_timeout(timeout_ms) : timeout_ms;
 	r = fc_call_look(no, timeout_ms, &result);
 	if (result == FC_NO_ANSWER_YET)
 		return FC_STEP_MORE;

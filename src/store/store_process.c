@@ -86,6 +86,8 @@ StaticAssertDecl(lengthof(processes) == FC_DEVICES, "a process for each device")
 static Head *head = NULL;
 static int	sock = -1;
 static bool is_device_process = false;
+static FcServe at_end;
+static bool ends = false;
 
 bool
 fc_in_writer(void)
@@ -101,12 +103,24 @@ fc_in_device_process(void)
 
 /* ---- the device process ---- */
 
+/* The writer has gone.  What is done then may speak to it as ever, and is not heard. */
+static void
+leave(void)
+{
+	Assert(is_device_process);
+	if (ends)
+		return;
+	ends = true;
+	at_end((char *) head + HEAD_BYTES);
+	_exit(0);
+}
+
 static void
 tell(char what)
 {
 	Assert(is_device_process && sock >= 0);
 	if (send(sock, &what, 1, MSG_NOSIGNAL) != 1)
-		_exit(0);				/* the writer has gone */
+		leave();
 }
 
 static void
@@ -120,7 +134,7 @@ hear(char what)
 		n = recv(sock, &byte, 1, 0);
 	while (n < 0 && errno == EINTR);
 	if (n != 1 || byte != what)
-		_exit(0);
+		leave();
 }
 
 void
@@ -134,7 +148,7 @@ fc_process_failpoint(FcFailpointId id)
 {
 	Assert(is_device_process);
 	Assert(id < FC_FP_COUNT);
-	if (!head->points)
+	if (!head->points || ends)
 		return false;
 	head->point = id;
 	tell(POINT);
@@ -153,15 +167,16 @@ fc_process_sleep(uint32 us)
 
 	Assert(is_device_process);
 	/* the writer has nothing to say now but that it has gone */
-	if (us > 0 && poll(&pfd, 1, (us + 999) / 1000) > 0)
-		_exit(0);
+	if (us > 0 && !ends && poll(&pfd, 1, (us + 999) / 1000) > 0)
+		leave();
 }
 
 static void
-run(void (*serve) (void *memory))
+run(FcServe serve, FcServe leaves)
 {
 	Assert(head != NULL && sock >= 0);
 	is_device_process = true;
+	at_end = leaves;
 	fc_child_begin();
 	fc_stats = NULL;
 	fc_failpoint_forget();
@@ -216,7 +231,7 @@ fc_process_abandon(FcDeviceNo no)
 }
 
 static bool
-make_process(Process *p, void (*serve) (void *memory))
+make_process(Process *p, FcServe serve, FcServe leaves)
 {
 	int			ends[2];
 
@@ -228,7 +243,7 @@ make_process(Process *p, void (*serve) (void *memory))
 	{
 		sock = ends[1];
 		head = p->head;
-		run(serve);
+		run(serve, leaves);
 	}
 	close(ends[1]);
 	if (p->pid < 0)
@@ -279,7 +294,7 @@ listen_to_it(FcDeviceNo no, bool *goes_on)
 }
 
 FcAnswer
-fc_process_ready(FcDeviceNo no, bool make, void (*serve) (void *memory))
+fc_process_ready(FcDeviceNo no, bool make, FcServe serve, FcServe leaves)
 {
 	Process    *p = &processes[no];
 	bool		more = true;
@@ -299,7 +314,7 @@ fc_process_ready(FcDeviceNo no, bool make, void (*serve) (void *memory))
 	if (!fc_child_collected(&p->pid))
 		return FC_NOT_ANSWERED;
 	errno = ENOMEM;
-	return p->head != NULL && make_process(p, serve) ? FC_ANSWERED : FC_NOBODY;
+	return p->head != NULL && make_process(p, serve, leaves) ? FC_ANSWERED : FC_NOBODY;
 }
 
 bool

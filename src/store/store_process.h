@@ -60,9 +60,12 @@ extern void *fc_process_memory(FcDeviceNo no, size_t bytes);
 
 /*
  * Can a request be made?  Only then may the memory be written to.  FC_NOBODY
- * unless `make`: then a process is made that calls serve() for each request.
+ * unless `make`: then a process is made that calls serve() for each request,
+ * and leaves() when the writer has gone, also within serve().
  */
-extern FcAnswer fc_process_ready(FcDeviceNo no, bool make, void (*serve) (void *memory));
+typedef void (*FcServe) (void *memory);
+
+extern FcAnswer fc_process_ready(FcDeviceNo no, bool make, FcServe serve, FcServe leaves);
 
 /* Makes the request and waits for the answer; timeout_ms 0 is for ever, unless the settings change. */
 extern FcAnswer fc_process_call(FcDeviceNo no, int timeout_ms);

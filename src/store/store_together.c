@@ -6,8 +6,9 @@
  *
  * Drives behind one controller, enclosure or network hang together.  To find
  * that out of one after the other would take io_timeout for each.  So one wait
- * in vain makes the others suspect (D9), and the writer asks all of these at the
- * same time, as it does when it flushes them or lets go of them.
+ * in vain makes the others in use suspect (D9), and the writer tries all of these
+ * at the same time.  What it wants of all devices anyway it asks of all at once
+ * (D10): to flush them, to adopt them, to let go of them.
  *
  * Copyright (c) 2026, the pg_flashcache developers
  *
@@ -19,12 +20,10 @@
 #include "store/store_internal.h"
 #include "store/store_process.h"
 
-#define BIT(no) (UINT32_C(1) << (no))
-
 /* A device that is well passes its trial so soon, as a rule. */
 #define SOON_MS 100
 
-/* The writer judges what has come of trials. */
+/* The writer judges what has come of trials of suspect devices, which makes none suspect. */
 static bool trying = false;
 
 /* ---- D9 ---- */
@@ -37,14 +36,16 @@ fc_together_suspect(FcDeviceNo no, int timeout_ms)
 	uint32		devices = 0;
 
 	/*
-	 * where the kernel gives up and nobody else does, no wait is bounded; and
-	 * for one that is tried before it is used nobody waits
+	 * Without a time-out it was the kernel that gave up, and nobody bounds a
+	 * wait.  What is suspect has been tried together with this one.  And a
+	 * device that is not in use is one that is being tried before it is, by a
+	 * writer that does not wait for it (H8), or has gone off since.
 	 */
 	if (timeout_ms <= 0 || trying || !fc_device_readable(no))
 		return;
 	for (FcDeviceNo other = 0; other < FC_DEVICES; other++)
 		if (other != no && fc_device_readable(other) && fc_device_passed_at(other) + wait < now)
-			devices |= BIT(other);
+			devices |= FC_DEVICE_BIT(other);
 	if (devices != 0)
 		fc_device_suspect(devices);
 }
@@ -68,7 +69,11 @@ fc_store_forget_suspects(void)
 	fc_device_clear(PG_UINT32_MAX);
 }
 
-/* The header, which has been written, and any slot: of one that has not, the file system may know that by itself. */
+/*
+ * The header, which is on the device for sure, and any slot.  A slot that was
+ * never written may be known to the file system, which then does not ask the
+ * device.
+ */
 static FcDeviceRequest *
 new_trial(FcDeviceNo no, ssize_t *result)
 {
@@ -89,7 +94,7 @@ has_answered(ssize_t result)
 	return result != -ETIMEDOUT && result != FC_NO_PROCESS;
 }
 
-/* Those that have answered are used again. */
+/* Those that have answered, also with an error, are not suspect any more. */
 static void
 let_pass(FcDeviceRequest **r, const ssize_t *result, uint64 begin)
 {
@@ -97,16 +102,17 @@ let_pass(FcDeviceRequest **r, const ssize_t *result, uint64 begin)
 		if (r[no] != NULL && has_answered(result[no]))
 		{
 			fc_device_passed(no, begin);
-			fc_device_clear(BIT(no));
+			fc_device_clear(FC_DEVICE_BIT(no));
 			r[no] = NULL;
 		}
 }
 
 /*
- * Tries all that are suspect.  Those that are well need not wait for those that
- * hang.  Returns what that means for one of them.  Of the first device trouble
- * is told to who asks for that one, and to nobody else: it is suspect until
- * then, and has still not answered (H5).
+ * Tries all that are suspect.  Those that answer soon need not wait for those
+ * that hang.  Returns what that means for one of them; the others go off here.
+ * But trouble with the first device may be the end of the cache, which is its
+ * caller's to see to: it stays suspect until somebody asks for that one, and is
+ * tried again then; in vain, at once, if it has not answered by then (H5).
  */
 static FcIo
 try_all(FcDeviceNo asked, int timeout_ms)
@@ -127,7 +133,7 @@ try_all(FcDeviceNo asked, int timeout_ms)
 	fc_call_await_all(r, result, begin, timeout_ms);
 	let_pass(r, result, begin);
 
-	trying = true;				/* all have been tried just now */
+	trying = true;
 	for (FcDeviceNo no = 0; no < FC_DEVICES; no++)
 	{
 		FcIo		its = FC_IO_OK;
@@ -139,7 +145,7 @@ try_all(FcDeviceNo asked, int timeout_ms)
 			errno = 0;
 			its = fc_state_judge(no, fc_state_opening(no), false, false, result[no], BLCKSZ, 0, timeout_ms);
 		}
-		fc_device_clear(BIT(no));
+		fc_device_clear(FC_DEVICE_BIT(no));
 		if (no == asked)
 			io = its;
 	}
@@ -241,17 +247,45 @@ fc_store_sync(int timeout_ms)
 	return judge_sync(FC_THE_DEVICE, result[FC_THE_DEVICE], timeout_ms);
 }
 
-/* ---- letting go: D10 ---- */
+/* ---- taking over, letting go: D10 ---- */
+
+uint32
+fc_store_adopt(uint32 devices, int timeout_ms, FcReason *why)
+{
+	FcDeviceRequest *r[FC_DEVICES] = {NULL};
+	ssize_t		result[FC_DEVICES] = {0};
+	uint32		adopted = 0;
+
+	Assert(fc_in_writer());
+	for (FcDeviceNo no = 0; no < FC_DEVICES; no++)
+		if (fc_is_among(devices, no) && fc_state_opening(no) != 0)
+			r[no] = fc_new_adopt(no, &result[no]);
+	timeout_ms = fc_open_timeout(timeout_ms);
+	fc_call_make_all(r, result, timeout_ms);
+	for (FcDeviceNo no = 0; no < FC_DEVICES; no++)
+	{
+		if (!fc_is_among(devices, no))
+			continue;
+		if (fc_state_opening(no) == 0)
+			fc_fail(&why[no], "Set pg_flashcache.enabled to on first.",
+					"the flash device has not been opened since the server started");
+		else if (fc_end_adopt(r[no], result[no], timeout_ms, &why[no]))
+			adopted |= FC_DEVICE_BIT(no);
+	}
+	return adopted;
+}
 
 void
-fc_store_release_all(int timeout_ms)
+fc_store_release_all(uint32 devices, int timeout_ms)
 {
-	FcDeviceRequest *r[FC_DEVICES];
-	ssize_t		result[FC_DEVICES];
+	FcDeviceRequest *r[FC_DEVICES] = {NULL};
+	ssize_t		result[FC_DEVICES] = {0};
 
 	for (FcDeviceNo no = 0; no < FC_DEVICES; no++)
-		r[no] = fc_new_close(no, false, &result[no]);
+		if (fc_is_among(devices, no))
+			r[no] = fc_new_close(no, &result[no]);
 	fc_call_make_all(r, result, fc_close_timeout(timeout_ms));
 	for (FcDeviceNo no = 0; no < FC_DEVICES; no++)
-		fc_end_close(no, result[no]);
+		if (fc_is_among(devices, no))
+			fc_end_close(no, result[no]);
 }

@@ -152,7 +152,7 @@ static void
 on_exit_writer(int code, Datum arg)
 {
 	Assert(FC_IS_WRITER());
-	fc_store_release_all(fc_setting_io_timeout);
+	fc_store_release_all(FC_ALL_DEVICES, fc_setting_io_timeout);
 	fc_handoff_set_writer(NULL);
 	fc_writer_shared->proc = NULL;
 	ConditionVariableBroadcast(&fc_writer_shared->answer);
@@ -225,7 +225,11 @@ on_sigterm(int signo, siginfo_t * info, void *context)
 	errno = save_errno;
 }
 
-/* What stands for the whole cache, in miniature, or as what is remembered of evicted pages, follows its devices. */
+/*
+ * What stands for the whole cache, in miniature, or as what is remembered of
+ * evicted pages, follows its devices.  Each begins anew only if it is for another
+ * size: a new writer finds them as they are.
+ */
 static void
 follow_devices(void)
 {
@@ -234,12 +238,8 @@ follow_devices(void)
 
 	if (slots == last)
 		return;
-	/* at start they are as the first device is */
-	if (last != 0 || slots != (uint32) fc_setting_size)
-	{
-		fc_advice_set_base(slots);
-		fc_admission_set_slots(slots);
-	}
+	fc_advice_set_base(slots);
+	fc_admission_set_slots(slots);
 	fc_directory_scale_ghosts(slots);
 	last = slots;
 }

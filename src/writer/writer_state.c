@@ -268,7 +268,6 @@ fc_writer_run_state(void)
 		fc_writer_no_probe();
 		fc_devices_release();
 		fc_cache_purge();
-		fc_store_release(FC_THE_DEVICE, fc_setting_io_timeout);
 	}
 	else if (fc_setting_enabled && state == FC_STATE_DISABLED)
 	{
@@ -316,13 +315,14 @@ fc_writer_start(void)
 	FcReason	error;
 	uint64		log;
 	uint64		group;
+	bool		found;
 
 	Assert(FC_IS_WRITER());
 	fc_cache_fill_start();
 	fc_warm_start();
 	fc_warm_position(&log, &group);
 	fc_devices_set_position(log, group);
-	fc_devices_start();
+	found = fc_devices_start(&error);
 	switch (fc_cache_state())
 	{
 		case FC_STATE_STARTING:
@@ -335,7 +335,7 @@ fc_writer_start(void)
 		case FC_STATE_ACTIVE:
 		case FC_STATE_PAUSED:
 			/* a writer before this one has died; what it published is good */
-			if (!fc_devices_first_is_off() && !fc_store_adopt(FC_THE_DEVICE, fc_setting_io_timeout, &error))
+			if (!found)
 				fc_devices_first_is_lost(&error);	/* D6 */
 			else if (fc_cache_state() == FC_STATE_PAUSED)
 				schedule_probe();

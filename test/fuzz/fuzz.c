@@ -140,19 +140,18 @@ try_first_block(void)
 {
 	Size		size = below(4) ? FC_HEADER_BLOCK : below(FC_HEADER_BLOCK);
 	char	   *whole = allocate(FC_HEADER_BLOCK);
+	char	   *good = allocate(FC_HEADER_BLOCK);
 	char	   *block = allocate(Max(size, 1));
+	uint8		identity[FC_IDENTITY_BYTES];
 	bool		ours = false;
 	bool		zero = true;
 
+	fill((char *) identity, sizeof(identity));
 	if (below(4))
-	{
-		uint8		identity[FC_IDENTITY_BYTES];
-
-		fill((char *) identity, sizeof(identity));
 		fc_layout_make_header(whole, (uint32) next(), identity);
-	}
 	else
 		memset(whole, 0, FC_HEADER_BLOCK);
+	memcpy(good, whole, FC_HEADER_BLOCK);
 	if (below(8))
 		damage(whole, below(2) ? 48 : FC_HEADER_BLOCK);
 	memcpy(block, whole, size);
@@ -168,9 +167,12 @@ try_first_block(void)
 			crc == ~reference(~0U, block, offsetof(FcHeader, crc));
 	}
 	expect(fc_layout_is_header(block, size) == ours, "a header");
+	expect(fc_layout_has_identity(block, size, identity) ==
+		   (ours && size == FC_HEADER_BLOCK && memcmp(block, good, FC_HEADER_BLOCK) == 0), "a header with that identity");
 	expect(fc_layout_is_empty(block, size) == zero, "an empty block");
 	free(block);
 	free(whole);
+	free(good);
 }
 
 /* ---- a slot and its sum ---- */

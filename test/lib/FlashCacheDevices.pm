@@ -16,9 +16,10 @@ use IPC::Run;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
+use Time::HiRes qw(usleep);
 
 our @EXPORT = qw(
-  devices device_processes add
+  devices device wait_device_state device_processes stop_new_process add
   in_file fill goes_off ask answer
 );
 
@@ -28,12 +29,45 @@ sub devices
 	return $node->safe_psql('postgres', "SELECT $columns FROM pg_stat_flashcache_device ORDER BY 1");
 }
 
+# Of one of them; the first one is 1.
+sub device
+{
+	my ($node, $no, $columns) = @_;
+	return $node->safe_psql('postgres', "SELECT $columns FROM pg_stat_flashcache_device WHERE device = $no");
+}
+
+sub wait_device_state
+{
+	my ($node, $no, $state) = @_;
+	$node->poll_query_until('postgres', "SELECT state = '$state' FROM pg_stat_flashcache_device WHERE device = $no")
+	  or die "device $no is not $state: " . device($node, $no, 'state, reason');
+	return;
+}
+
 # The processes of devices, the writer's children.
 sub device_processes
 {
 	my ($node) = @_;
 	my $writer = $node->safe_psql('postgres', 'SELECT writer_pid FROM pg_stat_flashcache');
 	return map { $_ => 1 } grep { $_ } split /\s+/, slurp_file("/proc/$writer/task/$writer/children");
+}
+
+# Stops the process of a device that was not there before, as soon as it is there; returns it.
+sub stop_new_process
+{
+	my ($node, %known) = @_;
+	for (1 .. 10 * $PostgreSQL::Test::Utils::timeout_default)
+	{
+		my %now = device_processes($node);
+		my ($new) = grep { !$known{$_} } keys %now;
+		if ($new)
+		{
+			kill 'STOP', $new;
+			return $new;
+		}
+		usleep(100_000);
+	}
+	die 'no new process';
 }
 
 # Adds a device; returns its process.
@@ -46,6 +80,7 @@ sub add
 	my ($pid) = grep { !$before{$_} } keys %after;
 	return $pid;
 }
+
 # How often a text is in a file.
 sub in_file
 {

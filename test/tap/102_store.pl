@@ -370,6 +370,8 @@ foreach my $bad ([ 'size', 'large' ], [ 'size', '16kB' ], [ 'size', '1kB' ], [ '
 	$node->start;
 	is(fc_view($node), "disabled|$reason|", "$name = '$value': the view says so");
 	is((fc_warnings($node, $offset))[-1], "pg_flashcache is disabled: $reason", "$name = '$value': and the log");
+	my $least = $name eq 'size' && $value ne 'large' ? 'The smallest cache is 512 kB; 0 disables the cache. ' : '';
+	like(slurp_file($node->logfile, $offset), qr/HINT:  ${least}Correct it and restart the server\./, "$name = '$value': with a hint");
 	$node->stop;
 	my $conf = slurp_file($node->data_dir . '/postgresql.conf') =~ s/^pg_flashcache\.$name = '\Q$value\E'\n//mr;
 	unlink $node->data_dir . '/postgresql.conf';
@@ -389,7 +391,7 @@ foreach my $bad ([ 'size', 'large' ], [ 'size', '16kB' ], [ 'size', '1kB' ], [ '
 	is(fc_view($node), "disabled|$reason|", 'several bad values: the view names all of them');
 	is_deeply([ grep { /^pg_flashcache is/ } fc_warnings($node, $offset) ], ["pg_flashcache is disabled: $reason"],
 		'several bad values: one warning');
-	like(slurp_file($node->logfile, $offset), qr/HINT:  Correct them and restart the server\./, 'several bad values: the hint is of all');
+	like(slurp_file($node->logfile, $offset), qr/HINT:  The smallest cache is 512 kB; 0 disables the cache\. Correct them and restart the server\./, 'several bad values: the hint is of all');
 	$node->stop;
 	unlink $node->data_dir . '/postgresql.conf';
 	$node->append_conf('postgresql.conf', $good);

@@ -8,6 +8,7 @@ use strict;
 use warnings;
 
 use FlashCache;
+use FlashCacheLoads;
 use FlashCacheMore;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
@@ -52,68 +53,21 @@ sub is_prewarmed
 	return is(prewarm($arguments), expected(relations => 1, %value), $name);
 }
 
-# A table of known pages, all written, and with its hint bits.
-sub table
-{
-	my ($name, $pages) = @_;
-	fc_table($node, 'postgres', $name, $name, $pages // PAGES);
-	$node->safe_psql('postgres', "SELECT count(*) FROM $name");
-	$node->safe_psql('postgres', 'CHECKPOINT');
-	return fc_tag($node, 'postgres', $name);
-}
-
-# The pool is empty afterwards, and so is flash.
-sub restart
-{
-	$node->restart;
-	fc_wait_active($node);
-	return;
-}
-
-# Begins a statement in a session of its own; its answer comes with result().
-sub begin
-{
-	my ($statement) = @_;
-	my $session = $node->background_psql('postgres', on_error_stop => 0);
-
-	$session->query_until(qr/begun/, "\\echo begun\n$statement;\n");
-	return $session;
-}
-
-# What it returned, and the error, if there was one.
-sub result
-{
-	my ($session) = @_;
-	my $rows = join ' ', grep { $_ ne 'end' } split /\n/, $session->query(q{SELECT 'end'});
-	my $error = $session->query('\echo :LAST_ERROR_MESSAGE');
-
-	$error =~ s/[\n;]//g;
-	$session->quit;
-	return $error ne '' ? $error : $rows;
-}
-
-sub wait_until
-{
-	my ($query, $what) = @_;
-	$node->poll_query_until('postgres', "SELECT $query") or die "this does not come: $what";
-	return;
-}
-
 sub set
 {
 	my ($setting, $value) = @_;
 	$node->safe_psql('postgres', "ALTER SYSTEM SET $setting = '$value'");
 	$node->reload;
-	wait_until("setting = boot_val OR reset_val <> boot_val FROM pg_settings WHERE name = '$setting'", $setting);
+	wait_until($node, "setting = boot_val OR reset_val <> boot_val FROM pg_settings WHERE name = '$setting'", $setting);
 	fc_writer_round($node);
 	return;
 }
 
 # ---- what is loaded ----
 
-my $tag = table('t');
+my $tag = written_table($node, 't', PAGES);
 {
-	restart();
+	restart_cold($node);
 	my %moved = fc_delta($node, sub {
 		is_prewarmed(q{'t'}, 'a table is loaded', blocks => PAGES, blocks_read => PAGES, loaded => PAGES);
 	}, qw(inserts writes write_bytes insert_skip_exists));
@@ -126,7 +80,7 @@ my $tag = table('t');
 	is_prewarmed(q{'t'}, 'a second time nothing is read', blocks => PAGES, skip_exists => PAGES);
 }
 {
-	restart();
+	restart_cold($node);
 	is_prewarmed(q{'t', first_block => 40, last_block => 49}, 'a range of blocks', blocks => 10, blocks_read => 10, loaded => 10);
 	is(fc_tag_flash($node, $tag, 'relblocknumber BETWEEN 40 AND 49'), 10, 'these are the blocks');
 	is_prewarmed(q{'t', first_block => 90}, 'from a block to the end', blocks => 10, blocks_read => 10, loaded => 10);
@@ -142,7 +96,7 @@ my $tag = table('t');
 		CREATE INDEX ON wide USING gin (tags);
 		CHECKPOINT;
 	});
-	restart();
+	restart_cold($node);
 	my $size = sub { return $node->safe_psql('postgres', "SELECT pg_relation_size($_[0]) / 8192") };
 	my $main = $size->(q{'wide'});
 	my $all  = $node->safe_psql('postgres', q{
@@ -165,7 +119,7 @@ my $tag = table('t');
 # ---- what is left out ----
 
 {
-	restart();
+	restart_cold($node);
 	fc_rewrite_rows($node, 'postgres', 't', 'second');
 	my $dirty = $node->safe_psql('postgres', "SELECT count(*) FROM pg_buffercache WHERE relfilenode = $tag->{rel} AND isdirty AND relforknumber = 0");
 	is($dirty, PAGES, 'all pages are dirty');
@@ -174,9 +128,9 @@ my $tag = table('t');
 	is_prewarmed(q{'t'}, 'they are loaded when they have been written', blocks => PAGES, blocks_read => PAGES, loaded => PAGES);
 }
 {
-	my $damaged = table('damaged', 3);
+	my $damaged = written_table($node, 'damaged', 3);
 	my $file    = $node->data_dir . '/' . $node->safe_psql('postgres', q{SELECT pg_relation_filepath('damaged')});
-	restart();
+	restart_cold($node);
 	open my $fh, '+<:raw', $file or die "$file: $!";
 	seek $fh, 8192 + 5000, 0 or die $!;
 	print {$fh} 'damage' or die $!;
@@ -207,7 +161,7 @@ sub prepare
 	my ($label) = @_;
 	change($label);
 	$node->safe_psql('postgres', q{SELECT count(*) FROM t; CHECKPOINT});
-	restart();
+	restart_cold($node);
 	# what a session needs from the catalogs, and the pool has it
 	$node->safe_psql('postgres', q{SELECT count(*) FROM pg_flashcache_pages; SELECT * FROM pg_flashcache_prewarm('t', last_block => 0)});
 	return;
@@ -218,7 +172,7 @@ foreach my $point (qw(load_guarded load_read fill_written))
 	prepare("before $point");
 	my $control = fc_control($node);
 	fc_failpoint($control, $point, 'pause', $tag->{rel});
-	my $session = begin(q{SELECT * FROM pg_flashcache_prewarm('t', first_block => 1, last_block => 20)});
+	my $session = begin($node, q{SELECT * FROM pg_flashcache_prewarm('t', first_block => 1, last_block => 20)});
 	fc_failpoint_wait($control, $point);
 	change("at $point");
 	fc_failpoint($control, $point, 'off');
@@ -235,7 +189,7 @@ foreach my $point (qw(load_guarded load_read fill_written))
 	prepare('first');
 	my $control = fc_control($node);
 	fc_failpoint($control, 'load_read', 'pause', $tag->{rel});
-	my $session = begin(q{SELECT * FROM pg_flashcache_prewarm('t', first_block => 1, last_block => 20)});
+	my $session = begin($node, q{SELECT * FROM pg_flashcache_prewarm('t', first_block => 1, last_block => 20)});
 	fc_failpoint_wait($control, 'load_read');
 	fc_rewrite_rows($node, 'postgres', 't', 'second');
 	fc_failpoint($control, 'load_read', 'off');
@@ -253,12 +207,12 @@ foreach my $point (qw(write_before_md write_after_md))
 	prepare("before $point");
 	my $control = fc_control($node);
 	fc_failpoint($control, 'load_chosen', 'pause', $tag->{rel});
-	my $session = begin(q{SELECT * FROM pg_flashcache_prewarm('t', first_block => 5, last_block => 5)});
+	my $session = begin($node, q{SELECT * FROM pg_flashcache_prewarm('t', first_block => 5, last_block => 5)});
 	fc_failpoint_wait($control, 'load_chosen');
 	$node->safe_psql('postgres', 'CHECKPOINT');
 	$node->safe_psql('postgres', "UPDATE t SET val = @{[fc_value_sql('changed')]} WHERE ctid = ANY (ARRAY(SELECT format('(5,%s)', n)::tid FROM generate_series(1, 4) n))");
 	fc_failpoint($control, $point, 'pause');
-	my $checkpoint = begin('CHECKPOINT');
+	my $checkpoint = begin($node, 'CHECKPOINT');
 	fc_failpoint_wait($control, $point);
 	fc_failpoint($control, 'load_chosen', 'off');
 	is(result($session), expected(relations => 1, blocks => 1, blocks_read => 1, loaded => 1), "$point: a page is loaded while it is written");
@@ -281,12 +235,12 @@ foreach my $point (qw(write_before_md write_after_md))
 	prepare('given');
 	my $control = fc_control($node);
 	fc_failpoint($control, 'load_taken', 'pause');
-	my $left = begin(q{SELECT * FROM pg_flashcache_prewarm('t', first_block => 1, last_block => 20)});
+	my $left = begin($node, q{SELECT * FROM pg_flashcache_prewarm('t', first_block => 1, last_block => 20)});
 	fc_failpoint_wait($control, 'load_taken');
 	$control->query_safe('SELECT pg_terminate_backend(pid) FROM pg_stat_progress_flashcache_prewarm');
 	$node->poll_query_until('postgres', 'SELECT count(*) = 0 FROM pg_stat_progress_flashcache_prewarm') or die 'it does not end';
 	fc_failpoint($control, 'load_giving', 'pause');
-	my $session = begin(q{SELECT * FROM pg_flashcache_prewarm('t', first_block => 41, last_block => 60)});
+	my $session = begin($node, q{SELECT * FROM pg_flashcache_prewarm('t', first_block => 41, last_block => 60)});
 	fc_failpoint_wait($control, 'load_giving');
 	fc_failpoint($control, 'load_taken', 'off');
 	fc_writer_round($node);
@@ -303,13 +257,13 @@ foreach my $point (qw(write_before_md write_after_md))
 # ---- locks: who drops waits; who is cancelled leaves nothing behind ----
 
 {
-	my $dropped = table('dropped', 20);
+	my $dropped = written_table($node, 'dropped', 20);
 	my $control = fc_control($node);
 	fc_failpoint($control, 'load_read', 'pause', $dropped->{rel});
-	my $session = begin(q{SELECT * FROM pg_flashcache_prewarm('dropped')});
+	my $session = begin($node, q{SELECT * FROM pg_flashcache_prewarm('dropped')});
 	fc_failpoint_wait($control, 'load_read');
-	my $drop = begin('DROP TABLE dropped');
-	wait_until(q{EXISTS (SELECT FROM pg_locks WHERE relation = 'dropped'::regclass AND NOT granted)}, 'DROP TABLE waits');
+	my $drop = begin($node, 'DROP TABLE dropped');
+	wait_until($node, q{EXISTS (SELECT FROM pg_locks WHERE relation = 'dropped'::regclass AND NOT granted)}, 'DROP TABLE waits');
 	fc_failpoint($control, 'load_read', 'off');
 	is(result($session), expected(relations => 1, blocks => 20, blocks_read => 20, loaded => 20), 'DROP TABLE waits for the end');
 	is(result($drop), '', 'and is done');
@@ -321,8 +275,8 @@ my $pid = q{(SELECT pid FROM pg_stat_progress_flashcache_prewarm WHERE relid = '
 {
 	prepare('limited');
 	set('pg_flashcache.write_limit', '8kB');
-	my $session = begin(q{SELECT * FROM pg_flashcache_prewarm('t')});
-	wait_until(q{EXISTS (SELECT FROM pg_stat_progress_flashcache_prewarm WHERE phase = 'waiting for write_limit' AND loaded > 1)}, 'the limit');
+	my $session = begin($node, q{SELECT * FROM pg_flashcache_prewarm('t')});
+	wait_until($node, q{EXISTS (SELECT FROM pg_stat_progress_flashcache_prewarm WHERE phase = 'waiting for write_limit' AND loaded > 1)}, 'the limit');
 	is($node->safe_psql('postgres', q{
 		SELECT datname, relid::regclass, current_relid::regclass, relations_total, relations_done, blocks_total, blocks_read, skip_exists, skipped,
 			blocks_done FROM pg_stat_progress_flashcache_prewarm}), 'postgres|t|t|1|0|100|31|1|0|32', 'progress: one run is with the writer');
@@ -341,16 +295,16 @@ my $pid = q{(SELECT pid FROM pg_stat_progress_flashcache_prewarm WHERE relid = '
 	is($now{used}, $node->safe_psql('postgres', 'SELECT count(*) FROM pg_flashcache_pages'), 'no slot is lost');
 
 	# Four sessions, and no fifth; each can be cancelled alone.
-	my @sessions = map { begin(q{SELECT * FROM pg_flashcache_prewarm('t', first_block => 40)}) } 1 .. 4;
-	wait_until(q{count(*) = 4 FROM pg_stat_progress_flashcache_prewarm WHERE phase = 'waiting for write_limit' AND blocks_done > 0}, 'four sessions');
+	my @sessions = map { begin($node, q{SELECT * FROM pg_flashcache_prewarm('t', first_block => 40)}) } 1 .. 4;
+	wait_until($node, q{count(*) = 4 FROM pg_stat_progress_flashcache_prewarm WHERE phase = 'waiting for write_limit' AND blocks_done > 0}, 'four sessions');
 	my ($status, undef, $error) = $node->psql('postgres', q{SELECT pg_flashcache_prewarm('t')});
 	like($error, qr/^psql:<stdin>:1: ERROR:  4 sessions are prewarming the flash cache already\nHINT:  Wait for one of them, or cancel it/, 'a fifth is refused');
 	$node->safe_psql('postgres', 'SELECT pg_cancel_backend(pid) FROM pg_stat_progress_flashcache_prewarm');
 	is(result($_), 'canceling statement due to user request', 'cancelled') foreach @sessions;
 
 	# The cache goes away meanwhile.
-	$session = begin(q{SELECT * FROM pg_flashcache_prewarm('t')});
-	wait_until(q{EXISTS (SELECT FROM pg_stat_progress_flashcache_prewarm WHERE phase = 'waiting for write_limit')}, 'the limit');
+	$session = begin($node, q{SELECT * FROM pg_flashcache_prewarm('t')});
+	wait_until($node, q{EXISTS (SELECT FROM pg_stat_progress_flashcache_prewarm WHERE phase = 'waiting for write_limit')}, 'the limit');
 	$node->safe_psql('postgres', q{ALTER SYSTEM SET pg_flashcache.enabled = off});
 	$node->reload;
 	like(result($session), qr/^the flash cache cannot be prewarmed while it is disabled/, 'it ends when the cache is switched off');
@@ -369,16 +323,16 @@ my $pid = q{(SELECT pid FROM pg_stat_progress_flashcache_prewarm WHERE relid = '
 	my $first = $node;
 	$node = fc_new_node('kept', size => '8MB', conf => "pg_flashcache.persistence = on\nbgwriter_lru_maxpages = 0\n");
 	fc_everywhere($node);
-	table('t');
-	table('u');
+	written_table($node, 't', PAGES);
+	written_table($node, 'u', PAGES);
 	prewarm(q{'t'});
 	set('pg_flashcache.write_limit', '8kB');
-	my $session = begin(q{SELECT * FROM pg_flashcache_prewarm('u')});
-	wait_until(q{EXISTS (SELECT FROM pg_stat_progress_flashcache_prewarm WHERE phase = 'waiting for write_limit')}, 'the limit');
+	my $session = begin($node, q{SELECT * FROM pg_flashcache_prewarm('u')});
+	wait_until($node, q{EXISTS (SELECT FROM pg_stat_progress_flashcache_prewarm WHERE phase = 'waiting for write_limit')}, 'the limit');
 	$node->safe_psql('postgres', 'ALTER SYSTEM SET pg_flashcache.enabled = off');
 	$node->reload;
 	like(result($session), qr/^the flash cache cannot be prewarmed while it is disabled/, 'with persistence, too');
-	wait_until(q{NOT writing FROM pg_stat_flashcache_persistence}, 'the log ends');
+	wait_until($node, q{NOT writing FROM pg_stat_flashcache_persistence}, 'the log ends');
 	my %trouble = fc_stat($node, qw(write_errors read_errors switch_offs));
 	is_deeply(\%trouble, { write_errors => 0, read_errors => 0, switch_offs => 0 }, 'no write is tried');
 	unlike(slurp_file($node->logfile), qr/no longer writes its log/, 'and the log is not given up');
@@ -402,9 +356,9 @@ my $pid = q{(SELECT pid FROM pg_stat_progress_flashcache_prewarm WHERE relid = '
 # ---- how it shares flash with others ----
 
 {
-	my $hot = table('hot', SLOTS - 24);
-	my $more = table('more', PAGES);
-	restart();
+	my $hot = written_table($node, 'hot', SLOTS - 24);
+	my $more = written_table($node, 'more', PAGES);
+	restart_cold($node);
 	is_prewarmed(q{'hot'}, 'nearly all slots are taken', blocks => SLOTS - 24, blocks_read => SLOTS - 24, loaded => SLOTS - 24);
 	fc_fetch($node, 'postgres', 'hot', 500);
 	is(fc_tag_flash($node, $hot, 'refcount > 0'), 500, 'half of the pages were hit');
@@ -425,8 +379,8 @@ my $pid = q{(SELECT pid FROM pg_stat_progress_flashcache_prewarm WHERE relid = '
 	is(fc_tag_flash($node, $more), PAGES, 'all are there');
 
 	# More than there is room for: once round, and the pages that were hit stay.
-	my $huge = table('huge', 2 * SLOTS);
-	restart();
+	my $huge = written_table($node, 'huge', 2 * SLOTS);
+	restart_cold($node);
 	is_prewarmed(q{'hot'}, 'again', blocks => SLOTS - 24, blocks_read => SLOTS - 24, loaded => SLOTS - 24);
 	fc_fetch($node, 'postgres', 'hot', 500);
 	my $room = SLOTS - 500;

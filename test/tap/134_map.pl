@@ -9,6 +9,7 @@ use strict;
 use warnings;
 
 use FlashCache;
+use FlashCacheLoads;
 use FlashCacheMore;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
@@ -84,53 +85,6 @@ sub compared
 	return $where->safe_psql('postgres', "SELECT * FROM pg_flashcache_compare_map(@{[quoted($query)]})");
 }
 
-# A table of known pages, all written, and with its hint bits.
-sub table
-{
-	my ($name, $pages) = @_;
-	fc_table($node, 'postgres', $name, $name, $pages // PAGES);
-	$node->safe_psql('postgres', "SELECT count(*) FROM $name");
-	$node->safe_psql('postgres', 'CHECKPOINT');
-	return fc_tag($node, 'postgres', $name);
-}
-
-# The pool is empty afterwards, and so is flash.
-sub restart
-{
-	$node->restart;
-	fc_wait_active($node);
-	return;
-}
-
-# Begins a statement in a session of its own; its answer comes with result().
-sub begin
-{
-	my ($where, $statement) = @_;
-	my $session = $where->background_psql('postgres', on_error_stop => 0);
-
-	$session->query_until(qr/begun/, "\\echo begun\n$statement;\n");
-	return $session;
-}
-
-# What it returned, and the error, if there was one.
-sub result
-{
-	my ($session) = @_;
-	my $rows = join ' ', grep { $_ ne 'end' } split /\n/, $session->query(q{SELECT 'end'});
-	my $error = $session->query('\echo :LAST_ERROR_MESSAGE');
-
-	$error =~ s/[\n;]//g;
-	$session->quit;
-	return $error ne '' ? $error : $rows;
-}
-
-sub wait_until
-{
-	my ($where, $query, $what) = @_;
-	$where->poll_query_until('postgres', "SELECT $query") or die "this does not come: $what";
-	return;
-}
-
 # Lets the writer write one page a second, or as many as it can.
 sub limit
 {
@@ -142,12 +96,12 @@ sub limit
 	return;
 }
 
-my $tag = table('t');
+my $tag = written_table($node, 't', PAGES);
 
 # ---- what is in a map ----
 
 {
-	restart();
+	restart_cold($node);
 	is($node->safe_psql('postgres', 'SELECT count(*) FROM pg_flashcache_export_map()'), 0, 'nothing is on flash: no row');
 	$node->safe_psql('postgres', q{SELECT * FROM pg_flashcache_prewarm('t')});
 	is(map_of($tag), '0|0|100|\x' . 'ff' x 12 . '0f', 'a hundred pages: a row of as many bits');
@@ -155,7 +109,7 @@ my $tag = table('t');
 	fc_fetch($node, 'postgres', 't', 20);
 	is(map_of($tag), "1|0|20|\\xffff0f\n0|16|80|\\xf0" . 'ff' x 9 . '0f', 'pages that were hit are in a row of their own, which comes first');
 
-	my $large = table('large', RANGE + 8);
+	my $large = written_table($node, 'large', RANGE + 8);
 	$node->safe_psql('postgres', qq{SELECT * FROM pg_flashcache_prewarm('large', first_block => @{[RANGE - 12]}, last_block => @{[RANGE + 6]})});
 	is(map_of($large), "0|@{[RANGE - 16]}|12|\\xf0ff\n0|@{[RANGE]}|7|\\x7f", 'a row ends with the range');
 
@@ -180,7 +134,7 @@ my $tag = table('t');
 
 {
 	is(compared($node, 'TABLE map'), "3|0|0|\n2|0|0|\n1|20|20|1\n0|100|100|1", 'all that the map names is here');
-	restart();
+	restart_cold($node);
 	is(compared($node, 'TABLE map'), "3|0|0|\n2|0|0|\n1|20|0|0\n0|100|0|0", 'after a restart nothing is');
 	$node->safe_psql('postgres', q{SELECT * FROM pg_flashcache_prewarm('t', first_block => 5, last_block => 39)});
 	is(compared($node, 'TABLE map'), "3|0|0|\n2|0|0|\n1|20|15|0.75\n0|100|20|0.2", 'a part is');
@@ -195,7 +149,7 @@ my $tag = table('t');
 	$node->reload;
 	fc_wait_active($node);
 
-	restart();
+	restart_cold($node);
 	is_imported('SELECT * FROM map ORDER BY heat DESC', 'all that the map names', rows => 5, pages => 120, blocks_read => 120, loaded => 120);
 	is(map_of($tag), '0|0|100|\x' . 'ff' x 12 . '0f', 'it is there, without a hit');
 	fc_is_read($node, 'postgres', 't', 't', PAGES, 'and is read from flash');
@@ -204,7 +158,7 @@ my $tag = table('t');
 	is_imported('SELECT * FROM map', 'rows of what is no longer there', rows => 5, rows_skipped => 2, pages => 101, skip_exists => 101);
 }
 {
-	restart();
+	restart_cold($node);
 	is_imported(row($tag, 0, 'aa', 4), 'every other page, and what lies between is read', pages => 4, blocks_read => 7, loaded => 4);
 	is($node->safe_psql('postgres', "SELECT string_agg(relblocknumber::text, ' ' ORDER BY 1) FROM pg_flashcache_pages WHERE relfilenode = $tag->{rel}"),
 		'1 3 5 7', 'these');
@@ -220,7 +174,7 @@ my $tag = table('t');
 	$node->safe_psql('postgres', 'CREATE UNLOGGED TABLE unlogged AS SELECT 1 AS one; CREATE DATABASE other');
 	my $unlogged = fc_tag($node, 'postgres', 'unlogged');
 	my $other    = fc_tag($node, 'other', 'pg_class');
-	restart();
+	restart_cold($node);
 	is_imported(row($unlogged, 0, '01', 1), 'an unlogged table', rows_skipped => 1);
 	is_imported(row($other, 0, '01', 1), 'another database', rows_skipped => 1);
 	is_imported(row({ %$tag, rel => 4000000000 }, 0, '01', 1), 'a file that is not there', rows_skipped => 1);
@@ -244,7 +198,7 @@ my $tag = table('t');
 	is(fc_tag_flash($node, $tag, 'relblocknumber > 33'), 0, 'and nothing of the damaged one');
 	is($node->safe_psql('postgres', 'SELECT count(*) FROM pg_stat_progress_flashcache_prewarm'), 0, 'and the session is done');
 
-	restart();
+	restart_cold($node);
 	my $locker = $node->background_psql('postgres');
 	$locker->query_safe('BEGIN; LOCK t IN ACCESS EXCLUSIVE MODE');
 	is_imported(row($tag, 0, 'ff' x 12, 96), 'somebody has locked the table', pages => 96, skip_locked => 96);
@@ -253,9 +207,9 @@ my $tag = table('t');
 	is_imported(row($tag, 0, 'ff' x 12, 96), 'nobody has', pages => 96, blocks_read => 96, loaded => 96);
 
 	# The query itself loads pages: it has come to its end before the import begins.
-	restart();
+	restart_cold($node);
 	is_imported("SELECT m.* FROM (@{[row($tag, 0, 'ff', 8)]}) m, pg_flashcache_prewarm('t')", 'the query prewarms', pages => 8, skip_exists => 8);
-	restart();
+	restart_cold($node);
 	is_imported("SELECT m.* FROM (@{[row($tag, 0, 'ff', 8)]}) m, pg_flashcache_import_map(\$in\$@{[row($tag, 0, '0f', 4)]}\$in\$)",
 		'the query imports', pages => 8, blocks_read => 4, loaded => 4, skip_exists => 4);
 }
@@ -266,7 +220,7 @@ foreach my $point (qw(load_guarded load_read fill_written))
 {
 	# with its hint bits, or reading would make it dirty
 	$node->safe_psql('postgres', 'SELECT count(*) FROM t; CHECKPOINT');
-	restart();
+	restart_cold($node);
 	my $control = fc_control($node);
 	fc_failpoint($control, $point, 'pause', $tag->{rel});
 	my $session = begin($node, import_sql(row($tag, 8, 'ffff', 16)));
@@ -284,7 +238,7 @@ foreach my $point (qw(load_guarded load_read fill_written))
 # ---- nobody waits for it, and it can be cancelled ----
 
 {
-	restart();
+	restart_cold($node);
 	limit($node, '8kB');
 	my $session = begin($node, import_sql(row($tag, 0, 'ff' x 12, 96)));
 	wait_until($node, q{count(*) = 1 FROM pg_stat_progress_flashcache_prewarm WHERE phase = 'waiting for write_limit' AND blocks_done = 32}, 'the limit');
@@ -306,8 +260,8 @@ foreach my $point (qw(load_guarded load_read fill_written))
 # ---- how it shares flash with others ----
 
 {
-	my $hot = table('hot', SLOTS - 24);
-	restart();
+	my $hot = written_table($node, 'hot', SLOTS - 24);
+	restart_cold($node);
 	$node->safe_psql('postgres', q{SELECT * FROM pg_flashcache_prewarm('hot')});
 	fc_fetch($node, 'postgres', 'hot', 500);
 	is_imported(row($tag, 0, 'ff' x 4, 32), 'free slots are taken, and no others', pages => 32, blocks_read => 32, loaded => 24, skip_no_room => 8);
@@ -322,8 +276,8 @@ foreach my $point (qw(load_guarded load_read fill_written))
 # ---- from a primary to its standby ----
 
 {
-	restart();
-	my $gone    = table('gone', 96);
+	restart_cold($node);
+	my $gone    = written_table($node, 'gone', 96);
 	my $standby = fc_new_standby('standby', $node, size => '8MB', buffers => '4MB', conf => $conf . 'max_standby_streaming_delay = -1');
 	fc_replayed($node, $standby);
 	$node->safe_psql('postgres', q{SELECT * FROM pg_flashcache_prewarm('t', first_block => 7, last_block => 60)});

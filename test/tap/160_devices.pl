@@ -7,6 +7,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../lib";
 use FlashCache;
+use FlashCacheDevices;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -26,12 +27,6 @@ $node->safe_psql('postgres', q{
 	INSERT INTO t SELECT n, n || repeat('x', 5000) FROM generate_series(1, 300) n;
 });
 
-sub devices
-{
-	my ($columns, $where) = @_;
-	return $node->safe_psql('postgres', "SELECT $columns FROM pg_stat_flashcache_device WHERE " . ($where // 'true') . ' ORDER BY 1');
-}
-
 sub change
 {
 	my ($what, $path, $size) = @_;
@@ -43,7 +38,7 @@ sub change
 sub all_there { return $node->safe_psql('postgres', 'SELECT count(*), sum(n), min(length(v)) FROM t') }
 my $all = '300|45150|5001';
 
-is(devices('device, path, state, reason, size'), '1|' . fc_flash_file($node) . '|active||2097152', 'one device');
+is(devices($node, 'device, path, state, reason, size'), '1|' . fc_flash_file($node) . '|active||2097152', 'one device');
 
 # What is refused.
 is(change('add', 'second', 1048576), '"second" cannot be a device of pg_flashcache', 'a relative path');
@@ -64,12 +59,12 @@ my (undef, undef, $hint) = $node->psql('postgres', "SELECT pg_flashcache_add_dev
 like($hint, qr/^HINT:  Free space there, or choose a smaller size\.$/m, 'what helps');
 fc_failpoint($node, 'store_open', 'off');
 ok(!-e $second, 'and no file is left behind');
-is(devices('count(*)'), '1', 'nothing has come of it');
+is(devices($node, 'count(*)'), '1', 'nothing has come of it');
 ok(!-e $node->data_dir . '/pg_flashcache.devices', 'no list');
 
 # Added: 300 pages do not fit on the first device.
 is(change('add', $second, 4 << 20), '', 'added');
-is(devices('device, path, state, reason, size', 'device = 2'), "2|$second|active||4194304", 'it is active');
+is(device($node, 2, 'device, path, state, reason, size'), "2|$second|active||4194304", 'it is active');
 is(-s $second, HEADER + (4 << 20), 'its size');
 like(change('add', $second, 1 << 20), qr/is a device of the cache already/, 'once only');
 my %now = fc_stat($node, 'slots');
@@ -77,8 +72,8 @@ is($now{slots}, 768, 'slots of both');
 fc_to_flash($node, 't');
 ok($node->poll_query_until('postgres', 'SELECT sum(d.used) = max(s.used) FROM pg_stat_flashcache_device d, pg_stat_flashcache s'),
 	'all pages are on one of them');
-cmp_ok(devices('used', 'device = 1'), '>', 0, 'some on the first');
-cmp_ok(devices('used', 'device = 2'), '>', 0, 'some on the second');
+cmp_ok(device($node, 1, 'used'), '>', 0, 'some on the first');
+cmp_ok(device($node, 2, 'used'), '>', 0, 'some on the second');
 
 # The clock hand goes round these small devices, and a page of a catalog may take the slot of one: of all pages there are
 # at least so many.
@@ -89,10 +84,10 @@ sub moved
 {
 	my ($sub) = @_;
 	my $hits   = "SELECT coalesce(sum(hits), 0) FROM pg_stat_flashcache_relation WHERE relid = 't'::regclass";
-	my %before = split /[|\n]/, devices('device, reads');
+	my %before = split /[|\n]/, devices($node, 'device, reads');
 	my $had    = $node->safe_psql('postgres', $hits);
 	my %moved  = fc_delta($node, $sub, 'read_errors', 'timeouts', 'verify_failures');
-	my %after  = split /[|\n]/, devices('device, reads');
+	my %after  = split /[|\n]/, devices($node, 'device, reads');
 	return (%moved, hits => $node->safe_psql('postgres', $hits) - $had, map { $_ => $after{$_} - ($before{$_} // 0) } keys %after);
 }
 my %moved = moved(sub { is(all_there(), $all, 'read from both') });
@@ -104,23 +99,23 @@ cmp_ok($moved{2}, '>', 300 - 256, 'what the first can\'t hold of the second');
 fc_failpoint($node, 'store_open', 'nospace', 2);
 like(change('resize', $second, 6 << 20), qr/^could not resize the device: could not reserve .* for "\Q$second\E": No space left on device/, 'no space');
 fc_failpoint($node, 'store_open', 'off');
-is(devices('state, size', 'device = 2'), 'active|4194304', 'it goes on');
+is(device($node, 2, 'state, size'), 'active|4194304', 'it goes on');
 fc_evict($node, 't');
 %moved = moved(sub { is(all_there(), $all, 'read after that') });
 cmp_ok($moved{hits}, '>=', $nearly_all, 'with all that it had');
 
 # Larger, by a part of a chunk, and smaller again; what is left stays.
 is(change('resize', $second, (5 << 20) + 3 * PAGE), '', 'larger');
-is(devices('size', 'device = 2'), (5 << 20) + 3 * PAGE, 'its size is shown');
+is(device($node, 2, 'size'), (5 << 20) + 3 * PAGE, 'its size is shown');
 is(-s $second, HEADER + (5 << 20) + 3 * PAGE, 'and that of the file');
 fc_to_flash($node, 't');
 %moved = moved(sub { is(all_there(), $all, 'read after it has grown') });
 cmp_ok($moved{hits}, '>=', $nearly_all, 'all of it');
-my $first = devices('used', 'device = 1');
+my $first = device($node, 1, 'used');
 is(change('resize', $second, 600 << 10), '', 'smaller');
 is(-s $second, HEADER + (600 << 10), 'the file is shorter');
-cmp_ok(devices('used', 'device = 1'), '>=', $first - 10, 'the first one has what it had');
-cmp_ok(devices('used', 'device = 2'), '<=', 75, 'the second what fits');
+cmp_ok(device($node, 1, 'used'), '>=', $first - 10, 'the first one has what it had');
+cmp_ok(device($node, 2, 'used'), '<=', 75, 'the second what fits');
 %now = fc_stat($node, 'slots');
 is($now{slots}, 256 + 75, 'slots of both');
 fc_evict($node, 't');
@@ -152,7 +147,7 @@ my $pid = $node->safe_psql('postgres', 'SELECT writer_pid FROM pg_stat_flashcach
 kill 'TERM', $pid;
 $node->poll_query_until('postgres', "SELECT writer_pid <> $pid FROM pg_stat_flashcache") or die 'no new writer';
 fc_writer_round($node);
-is(devices('state'), "active\nactive\nactive", 'a new writer uses all of them');
+is(devices($node, 'state'), "active\nactive\nactive", 'a new writer uses all of them');
 fc_evict($node, 't');
 %moved = moved(sub { is(all_there(), $all, 'read after that') });
 cmp_ok($moved{hits}, '>=', $nearly_all, 'nothing was forgotten');
@@ -165,21 +160,21 @@ is(has_pages(), 0, 'none of them has any after a scrub');
 fc_to_flash($node, 't');
 
 # Disabled: its pages are forgotten; enabled: it begins empty.
-$used = devices('used', 'device = 3');
+$used = device($node, 3, 'used');
 is(change('disable', $third), '', 'disabled');
-is(devices('state, used', 'device = 3'), 'disabled|0', 'it is, and empty');
+is(device($node, 3, 'state, used'), 'disabled|0', 'it is, and empty');
 %now = fc_stat($node, 'state', 'slots');
 is_deeply(\%now, { state => 'active', slots => 256 + 512 }, 'the cache is active, with the slots of the others');
 fc_evict($node, 't');
 %moved = moved(sub { is(all_there(), $all, 'read from the others') });
 is($moved{3}, 0, 'none from it');
 is(change('enable', $third), '', 'enabled');
-is(devices('state, used < 50', 'device = 3'), 'active|t', 'it is, and nearly empty');
+is(device($node, 3, 'state, used < 50'), 'active|t', 'it is, and nearly empty');
 
 # Removed: the others go on.
 fc_to_flash($node, 't');
 is(change('remove', $third), '', 'removed');
-is(devices('count(*)'), '2', 'it is no device any more');
+is(devices($node, 'count(*)'), '2', 'it is no device any more');
 fc_evict($node, 't');
 %moved = moved(sub { is(all_there(), $all, 'read from the others') });
 is($moved{verify_failures}, 0, 'no page was wrong');
@@ -206,14 +201,14 @@ sub interrupted
 	return;
 }
 interrupted("SELECT pg_flashcache_add_device('$third', 3 << 20)");
-is(devices('count(*)'), '2', 'a writer that ends while it adds one: it is no device');
+is(devices($node, 'count(*)'), '2', 'a writer that ends while it adds one: it is no device');
 is(change('add', $third, 3 << 20), '', 'and can be added again');
 %now = fc_stat($node, 'slots');
 is($now{slots}, 256 + 512 + 384, 'with all its slots');
 fc_to_flash($node, 't');
 interrupted("SELECT pg_flashcache_resize_device('$third', 1 << 20)");
-$node->poll_query_until('postgres', q{SELECT state = 'active' FROM pg_stat_flashcache_device WHERE device = 3}) or die devices('state, reason');
-is(devices('size', 'device = 3'), 3 << 20, 'a writer that ends while it makes one smaller: it has its size');
+$node->poll_query_until('postgres', q{SELECT state = 'active' FROM pg_stat_flashcache_device WHERE device = 3}) or die devices($node, 'state, reason');
+is(device($node, 3, 'size'), 3 << 20, 'a writer that ends while it makes one smaller: it has its size');
 %now = fc_stat($node, 'slots');
 is($now{slots}, 256 + 512 + 384, 'and all its slots');
 fc_to_flash($node, 't');
@@ -224,7 +219,7 @@ cmp_ok($moved{hits}, '>=', $nearly_all, 'all of it');
 fc_failpoint($node, 'store_open', 'error', 3);
 like(change('resize', $third, 1 << 20), qr/^could not resize the device: could not open "\Q$third\E": Input\/output error/, 'it can not be opened with its new size');
 fc_failpoint($node, 'store_open', 'off');
-is(devices('state, size', 'device = 3'), 'off|3145728', 'and is off, with its size');
+is(device($node, 3, 'state, size'), 'off|3145728', 'and is off, with its size');
 is(change('enable', $third), '', 'enabled again');
 is(-s $third, HEADER + (3 << 20), 'the file has its size');
 %now = fc_stat($node, 'slots');

@@ -7,6 +7,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/../lib";
 use FlashCache;
+use FlashCacheDevices;
 use IPC::Run;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
@@ -34,12 +35,6 @@ $node->safe_psql('postgres', qq{
 });
 ok(-e $node->data_dir . '/pg_flashcache.devices', 'the list of devices is in the data directory');
 
-sub devices
-{
-	my ($columns, $where) = @_;
-	return $node->safe_psql('postgres', "SELECT $columns FROM pg_stat_flashcache_device WHERE " . ($where // 'true') . ' ORDER BY 1');
-}
-
 # All of t on flash, none in shared buffers, and the log complete for the last checkpoint.
 sub prepare
 {
@@ -59,7 +54,7 @@ sub settled
 	while (my ($no, $state) = each %state)
 	{
 		$node->poll_query_until('postgres', "SELECT state = '$state' FROM pg_stat_flashcache_device WHERE device = $no")
-		  or die "device $no is not $state: " . devices('state, reason', "device = $no");
+		  or die "device $no is not $state: " . device($node, $no, 'state, reason');
 	}
 	return;
 }
@@ -80,7 +75,7 @@ my %active = (1 => 'active', 2 => 'active', 3 => 'active');
 
 # A clean restart, and a crash.
 prepare();
-cmp_ok(devices('used', "device = $_"), '>', 0, "pages on device $_") for 1 .. 3;
+cmp_ok(device($node, $_, 'used'), '>', 0, "pages on device $_") for 1 .. 3;
 $node->restart;
 settled(%active);
 cmp_ok(hits('a clean restart'), '>=', $pages - $taken, 'a clean restart: all of it');
@@ -103,7 +98,7 @@ $pages = $node->safe_psql('postgres', q{SELECT pg_relation_size('t') / 8192});
 
 # One is gone: the others have what they had.
 prepare();
-my %had = split /[|\n]/, devices('device, used');
+my %had = split /[|\n]/, devices($node, 'device, used');
 $node->stop;
 rename $second, "$second.away" or die $!;
 my $offset = -s $node->logfile;
@@ -117,14 +112,14 @@ cmp_ok($hits, '<', $pages, 'gone: what was on it is not there');
 # And it is back while the server runs.
 rename "$second.away", $second or die $!;
 $node->safe_psql('postgres', "SELECT pg_flashcache_enable_device('$second')");
-is(devices('state', 'device = 2'), 'active', 'back: it is in use');
-cmp_ok(devices('used', 'device = 2'), '>', 0, 'back: with pages');
+is(device($node, 2, 'state'), 'active', 'back: it is in use');
+cmp_ok(device($node, 2, 'used'), '>', 0, 'back: with pages');
 fc_evict($node, 't');
 cmp_ok(hits('back'), '>', 0, 'back: pages are read from flash');
 
 # Another one in its place: a flash cache, too, but not with what this server wrote.
 prepare();
-%had = split /[|\n]/, devices('device, used');
+%had = split /[|\n]/, devices($node, 'device, used');
 $node->stop;
 system_or_bail('cp', $third, "$second");
 $node->start;
@@ -136,13 +131,13 @@ cmp_ok($hits, '<', $pages, 'replaced: it has nothing');
 
 # Somebody else has it.
 prepare();
-%had = split /[|\n]/, devices('device, used');
+%had = split /[|\n]/, devices($node, 'device, used');
 $node->stop;
 open(my $held, '+<', $third) or die $!;
 flock($held, 6) or die $!;
 $node->start;
 settled(%active, 3 => 'off');
-like(devices('reason', 'device = 3'), qr/is in use by another server/, 'held: the reason');
+like(device($node, 3, 'reason'), qr/is in use by another server/, 'held: the reason');
 $hits = hits('held');
 cmp_ok($hits, '>=', $pages - $had{3} - $taken, 'held: the others have all that they had');
 close $held;
@@ -161,7 +156,7 @@ is($copy->safe_psql('postgres', 'SELECT count(*), min(length(v)) FROM t'), '500|
 $copy->safe_psql('postgres', "SELECT pg_flashcache_remove_device('$_')") for $second, $third;
 is($copy->safe_psql('postgres', 'SELECT count(*) FROM pg_stat_flashcache_device'), '1', 'a copy: it has let go of them');
 $copy->stop;
-is(devices('state', 'device > 1'), "active\nactive", 'the first server has them');
+is(devices($node, 'state'), "active\nactive\nactive", 'the first server has them');
 
 # Another max_size: all begin empty, and are in use. Too small a one: what does not fit is off, and says so.
 $node->append_conf('postgresql.conf', "pg_flashcache.max_size = '9MB'");
@@ -181,7 +176,7 @@ cmp_ok(hits('grown'), '>=', $pages - $taken, 'grown: all of it');
 $node->append_conf('postgresql.conf', "pg_flashcache.max_size = '6MB'");
 $node->restart;
 settled(1 => 'active', 2 => 'active', 3 => 'off');
-like(devices('reason', 'device = 3'), qr/^3 MB are more than pg_flashcache.max_size leaves/, 'too small a max_size');
+like(device($node, 3, 'reason'), qr/^3 MB are more than pg_flashcache.max_size leaves/, 'too small a max_size');
 (undef, undef, my $refused) = $node->psql('postgres', 'SELECT pg_flashcache_scrub()');
 like($refused, qr/ERROR: .*\nDETAIL:  \d+ slots were erased, 384 could not be written/, 'a scrub says that it does not reach what is out of place');
 $node->append_conf('postgresql.conf', "pg_flashcache.max_size = '16MB'");
@@ -202,18 +197,18 @@ foreach my $round (1 .. 3)
 	settled(1 => 'active', 3 => 'active');
 	# What it was when the list was written last, or what the server has just begun with.
 	$node->poll_query_until('postgres', q{SELECT state = 'active' FROM pg_stat_flashcache_device WHERE device = 2})
-	  or die devices('state, reason', 'device = 2');
+	  or die device($node, 2, 'state, reason');
 	my $hits = hits("killed while it changes, $round");
 	cmp_ok($hits, '>', 0, "killed while it changes, $round: pages of the others");
-	is(-s $second, 65536 + devices('size', 'device = 2'), "killed while it changes, $round: the file is as long as the list says");
+	is(-s $second, 65536 + device($node, 2, 'size'), "killed while it changes, $round: the file is as long as the list says");
 }
 
 # Disabled and removed is for good.
 $node->safe_psql('postgres', "SELECT pg_flashcache_disable_device('$second'); SELECT pg_flashcache_remove_device('$third')");
 $node->restart;
 settled(1 => 'active', 2 => 'disabled');
-is(devices('count(*)'), '2', 'removed: it stays removed');
-is(devices('state, used', 'device = 2'), 'disabled|0', 'disabled: it stays disabled');
+is(devices($node, 'count(*)'), '2', 'removed: it stays removed');
+is(device($node, 2, 'state, used'), 'disabled|0', 'disabled: it stays disabled');
 $node->safe_psql('postgres', "SELECT pg_flashcache_remove_device('$second')");
 ok(!-e $node->data_dir . '/pg_flashcache.devices', 'no list when there is one device');
 
@@ -227,7 +222,7 @@ close $list;
 $offset = -s $node->logfile;
 $node->start;
 settled(1 => 'active');
-is(devices('count(*)'), '1', 'damaged: one device');
+is(devices($node, 'count(*)'), '1', 'damaged: one device');
 like(slurp_file($node->logfile, $offset), qr/WARNING:  pg_flashcache cannot use "pg_flashcache\.devices" in the data directory/, 'damaged: a warning');
 $node->stop;
 chmod(0, $node->data_dir . '/pg_flashcache.devices') or die $!;

@@ -5,6 +5,7 @@ use strict;
 use warnings;
 
 use FlashCache;
+use FlashCacheDevices;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -31,62 +32,6 @@ $node->safe_psql('postgres', q{
 	INSERT INTO t SELECT n, n || repeat('x', 5000) FROM generate_series(1, 200) n;
 });
 
-sub device
-{
-	my ($no, $columns) = @_;
-	return $node->safe_psql('postgres', "SELECT $columns FROM pg_stat_flashcache_device WHERE device = $no");
-}
-
-sub is_state
-{
-	my ($no, $state) = @_;
-	$node->poll_query_until('postgres', "SELECT state = '$state' FROM pg_stat_flashcache_device WHERE device = $no")
-	  or die "device $no is not $state: " . device($no, 'state, reason');
-	return;
-}
-
-# The processes of devices, the writer's children.
-sub processes
-{
-	my $writer = $node->safe_psql('postgres', 'SELECT writer_pid FROM pg_stat_flashcache');
-	return grep { $_ } split /\s+/, slurp_file("/proc/$writer/task/$writer/children");
-}
-
-# Stops the process that does not run yet, as soon as it does.
-sub stop_new
-{
-	my %known = map { $_ => 1 } @_;
-	for (1 .. 10 * $PostgreSQL::Test::Utils::timeout_default)
-	{
-		my ($new) = grep { !$known{$_} } processes();
-		if ($new)
-		{
-			kill 'STOP', $new;
-			return $new;
-		}
-		select undef, undef, undef, 0.1;
-	}
-	die 'no new process';
-}
-
-# A session that asks for something, and waits.
-sub asks
-{
-	my ($sql) = @_;
-	my $session = $node->background_psql('postgres', on_error_stop => 0);
-	$session->query_until(qr/asks/, "\\echo asks\n$sql;\n\\echo answered\n");
-	return $session;
-}
-
-sub answered
-{
-	my ($session) = @_;
-	$session->query_until(qr/answered/, '');
-	my $said = $session->{stderr};
-	$session->quit;
-	return $said;
-}
-
 # Pages come to flash, and are read from there: the writer does its work.
 sub fills
 {
@@ -99,19 +44,19 @@ sub fills
 
 # ---- one that hangs while it is added ----
 {
-	my @known = processes();
+	my %known = device_processes($node);
 	fc_failpoint($control, 'store_open', 'delay:3000000', 2);
-	my $session = asks("SELECT pg_flashcache_add_device('$second', 3 * ${\MB})");
-	my $pid = stop_new(@known);
+	my $asked = ask($node, "SELECT pg_flashcache_add_device('$second', 3 * ${\MB})");
+	my $pid = stop_new_process($node, %known);
 	fc_failpoint($control, 'store_open', 'off');
-	is_state(2, 'starting');
+	wait_device_state($node, 2, 'starting');
 	fills('one that hangs while it is added');
-	is(device(2, 'state'), 'starting', 'it is still being opened');
+	is(device($node, 2, 'state'), 'starting', 'it is still being opened');
 	like((($node->psql('postgres', "SELECT pg_flashcache_add_device('$third', 3 * ${\MB})"))[2]),
 		qr/another change of a device is under way/, 'one change at a time');
 	kill 'CONT', $pid;
-	is(answered($session), '', 'it is added when it answers');
-	is(device(2, 'state'), 'active', 'and is in use');
+	is(answer($asked), "\n", 'it is added when it answers');
+	is(device($node, 2, 'state'), 'active', 'and is in use');
 }
 
 # ---- one that hangs while it is enabled, or tried again; the first one as well ----
@@ -124,12 +69,13 @@ sub off
 	fc_failpoint($control, 'store_read', 'error', $no);
 	$node->safe_psql('postgres', 'SELECT count(v) FROM t');
 	fc_failpoint($control, 'store_read', 'off');
-	is_state($no, 'off');
+	wait_device_state($node, $no, 'off');
 	return;
 }
 
 # The process of a device, if the other one is that of the first.
-my ($of_first, $of_second) = sort { $a <=> $b } processes();
+my %processes = device_processes($node);
+my ($of_first, $of_second) = sort { $a <=> $b } keys %processes;
 foreach my $case (
 	[ 2, $of_second, "SELECT pg_flashcache_enable_device('$second')", 'one that hangs while it is enabled' ],
 	[ 1, $of_first, 'SELECT pg_flashcache_enable()', 'the first one, while the cache is enabled' ])
@@ -137,12 +83,12 @@ foreach my $case (
 	my ($no, $pid, $sql, $what) = @$case;
 	off($no);
 	kill 'STOP', $pid;
-	my $session = asks($sql);
+	my $asked = ask($node, $sql);
 	fills($what);
-	is(device($no, 'state'), 'off', "$what: it is off");
+	is(device($node, $no, 'state'), 'off', "$what: it is off");
 	kill 'CONT', $pid;
-	is(answered($session), '', "$what: it is enabled when it answers");
-	is(device($no, 'state'), 'active', "$what: and is in use");
+	unlike(answer($asked), qr{ERROR}, "$what: it is enabled when it answers");
+	is(device($node, $no, 'state'), 'active', "$what: and is in use");
 }
 
 # Tried again by itself, and removed, disabled, or the cache is disabled meanwhile.
@@ -153,27 +99,27 @@ fc_failpoint($control, 'probe_due', 'off');
 $node->poll_query_until('postgres', 'SELECT next_probe < now() FROM pg_stat_flashcache_device WHERE device = 2') or die 'no probe';
 fills('one that hangs while it is tried again');
 $node->safe_psql('postgres', "SELECT pg_flashcache_disable_device('$second')");
-is(device(2, 'state'), 'disabled', 'it is disabled while it is tried again');
+is(device($node, 2, 'state'), 'disabled', 'it is disabled while it is tried again');
 kill 'CONT', $of_second;
 $node->safe_psql('postgres', "SELECT pg_flashcache_enable_device('$second')");
-is(device(2, 'state'), 'active', 'and enabled when it answers');
+is(device($node, 2, 'state'), 'active', 'and enabled when it answers');
 
 {
-	my @known = processes();
+	my %known = device_processes($node);
 	fc_failpoint($control, 'store_open', 'delay:3000000', 3);
-	my $session = asks("SELECT pg_flashcache_add_device('$third', 3 * ${\MB})");
-	my $pid = stop_new(@known);
+	my $asked = ask($node, "SELECT pg_flashcache_add_device('$third', 3 * ${\MB})");
+	my $pid = stop_new_process($node, %known);
 	fc_failpoint($control, 'store_open', 'off');
-	is_state(3, 'starting');
+	wait_device_state($node, 3, 'starting');
 	$node->append_conf('postgresql.conf', 'pg_flashcache.enabled = off');
 	$node->reload;
-	like(answered($session), qr/could not add the device: the cache was disabled meanwhile/, 'disabled while one is added');
+	like(answer($asked), qr/could not add the device: the cache was disabled meanwhile/, 'disabled while one is added');
 	is($node->safe_psql('postgres', 'SELECT count(*) FROM pg_stat_flashcache_device'), 2, 'it is no device');
 	kill 'CONT', $pid;
 	$node->append_conf('postgresql.conf', 'pg_flashcache.enabled = on');
 	$node->reload;
 	fc_wait_active($node);
-	is_state(2, 'active');
+	wait_device_state($node, 2, 'active');
 	fills('enabled again');
 }
 
@@ -202,7 +148,7 @@ fc_failpoint($control, 'store_write', 'delay:2500000', 3);
 fc_failpoint($control, 'store_read', 'delay:2500000', 3);
 is($node->safe_psql('postgres', "SELECT pg_flashcache_add_device('$third', 3 * ${\MB})"), '', 'a slow one is added');
 fc_failpoint($control, $_, 'off') foreach 'store_write', 'store_read';
-is(device(3, 'state'), 'active', 'a slow one is active');
+is(device($node, 3, 'state'), 'active', 'a slow one is active');
 $node->safe_psql('postgres', "SELECT pg_flashcache_remove_device('$third')");
 $node->append_conf('postgresql.conf', "pg_flashcache.io_timeout = '$limit'");
 $node->reload;
@@ -228,16 +174,16 @@ rename $folder, "$folder.away" or die $!;
 my $offset = -s $node->logfile;
 $node->start;
 fc_wait_active($node);
-is(device(1, 'state'), 'off', 'a start without the first device: it is off');
-like(device(1, 'reason'), qr/^folder of "\Q$first\E" cannot be found/, 'and the reason says why');
-is(device(2, 'state'), 'active', 'the second is in use');
+is(device($node, 1, 'state'), 'off', 'a start without the first device: it is off');
+like(device($node, 1, 'reason'), qr/^folder of "\Q$first\E" cannot be found/, 'and the reason says why');
+is(device($node, 2, 'state'), 'active', 'the second is in use');
 $node->wait_for_log(qr/WARNING:  pg_flashcache does not use "\Q$first\E"/, $offset);
 fc_to_flash($node, 't');
 fc_evict($node, 't');
 cmp_ok(hits('without the first'), '>', 150, 'pages are read from the second');
 rename "$folder.away", $folder or die $!;
 $node->safe_psql('postgres', 'SELECT pg_flashcache_enable()');
-is(device(1, 'state'), 'active', 'the first one is back');
+is(device($node, 1, 'state'), 'active', 'the first one is back');
 is($node->safe_psql('postgres', 'SELECT slots FROM pg_stat_flashcache'), 768, 'with its slots');
 fills('the first one is back');
 
@@ -247,12 +193,12 @@ rename $folder, "$folder.away" or die $!;
 rename $second, "$second.away" or die $!;
 $node->start;
 fc_wait_state($node, 'off');
-like(device(1, 'reason'), qr/\Q$first\E/, 'neither is there: the reason of the first');
+like(device($node, 1, 'reason'), qr/\Q$first\E/, 'neither is there: the reason of the first');
 rename "$second.away", $second or die $!;
 $node->safe_psql('postgres', 'SELECT pg_flashcache_enable()');
 fc_wait_active($node);
-is(device(2, 'state'), 'active', 'the second is found, and the cache goes on with it');
-is(device(1, 'state'), 'off', 'without the first');
+is(device($node, 2, 'state'), 'active', 'the second is found, and the cache goes on with it');
+is(device($node, 1, 'state'), 'off', 'without the first');
 fills('with the second alone');
 $node->stop;
 rename "$folder.away", $folder or die $!;
@@ -261,18 +207,18 @@ rename "$folder.away", $folder or die $!;
 $node->append_conf('postgresql.conf', "pg_flashcache.persistence = on\nrestart_after_crash = on");
 $node->start;
 fc_wait_active($node);
-is_state(2, 'active');
+wait_device_state($node, 2, 'active');
 fc_to_flash($node, 't');
 $node->stop;
 rename $folder, "$folder.away" or die $!;
 $node->start;
 fc_wait_state($node, 'off');
-is(device(2, 'state'), 'starting', 'with persistence: the first device is waited for');
+is(device($node, 2, 'state'), 'starting', 'with persistence: the first device is waited for');
 rename "$folder.away", $folder or die $!;
 $node->safe_psql('postgres', 'SELECT pg_flashcache_enable()');
 fc_wait_active($node);
 is($node->safe_psql('postgres', 'SELECT restored > 0 FROM pg_stat_flashcache_persistence'), 't', 'and when it comes its log is loaded');
-is_state(2, 'active');
+wait_device_state($node, 2, 'active');
 fc_to_flash($node, 't');
 $node->stop;
 rename $folder, "$folder.away" or die $!;
@@ -280,7 +226,7 @@ $ENV{FC_FIRST_PATIENCE_S} = 0;
 $node->start;
 fc_wait_active($node);
 is($node->safe_psql('postgres', 'SELECT refused FROM pg_stat_flashcache_persistence'), 'the first device cannot be opened', 'not for ever');
-is(device(2, 'state'), 'active', 'then the second is used without it');
+is(device($node, 2, 'state'), 'active', 'then the second is used without it');
 $node->safe_psql('postgres', 'UPDATE t SET n = n WHERE n <= 20');
 fills('without the log');
 $node->stop('immediate');
@@ -290,7 +236,7 @@ $node->start;
 fc_wait_active($node);
 is($node->safe_psql('postgres', 'SELECT refused FROM pg_stat_flashcache_persistence'),
 	'its log and the data directory are of different runs of the server', 'its log is not believed after that');
-is_state(2, 'active');
+wait_device_state($node, 2, 'active');
 hits('after a crash without the log');
 $node->stop;
 
@@ -312,6 +258,40 @@ $node->stop;
 	$is->(4 * MB, 'of both');
 	is($grows->safe_psql('postgres', 'SELECT round(max(sample_rate)::numeric, 3) FROM pg_flashcache_advice'), '0.250', 'advice: of a quarter of them');
 	is($health->(), "1||\n2|97|35", 'health: of the second device');
+
+	# What begins anew is for another size.
+	my $figures = sub {
+		fc_writer_round($grows);
+		return split /\|/, $grows->safe_psql('postgres', 'SELECT (SELECT max(since) FROM pg_flashcache_advice), (SELECT max(sampled_reads) FROM pg_flashcache_admission)');
+	};
+	my $same = sub {
+		my ($what, @were) = @_;
+		my @are = $figures->();
+		is($are[0], $were[0], "advice goes on: $what");
+		cmp_ok($are[1], '>=', $were[1], "admission goes on: $what");
+	};
+	$grows->safe_psql('postgres', 'CREATE TABLE t AS SELECT n, repeat(\'x\', 1000) v FROM generate_series(1, 2000) n');
+	fc_evict($grows, 't');
+	$grows->safe_psql('postgres', 'SELECT count(v) FROM t');
+	fc_evict($grows, 't');
+	my @were = $figures->();
+	cmp_ok($were[1], '>', 0, 'pages were offered');
+	my $writer = $grows->safe_psql('postgres', 'SELECT writer_pid FROM pg_stat_flashcache');
+	kill 'TERM', $writer;
+	$grows->poll_query_until('postgres', "SELECT writer_pid <> $writer FROM pg_stat_flashcache") or die 'no new writer';
+	$same->('with a new writer', @were);
+	@were = $figures->();
+	$grows->append_conf('postgresql.conf', 'pg_flashcache.enabled = off');
+	$grows->reload;
+	fc_wait_state($grows, 'disabled');
+	fc_failpoint($grows, 'store_open', 'delay:3000000', 2);
+	$grows->append_conf('postgresql.conf', 'pg_flashcache.enabled = on');
+	$grows->reload;
+	fc_wait_active($grows);
+	# it is being opened
+	$grows->safe_psql('postgres', "SELECT pg_flashcache_enable_device('$more')");
+	fc_failpoint($grows, 'store_open', 'off');
+	$same->('a device is enabled while it is being opened', @were);
 	$grows->safe_psql('postgres', "SELECT pg_flashcache_disable_device('$more')");
 	$is->(MB, 'of those that are not disabled');
 	is($health->(), "1||\n2|97|35", 'health: of one that is disabled as well');

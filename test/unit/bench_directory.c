@@ -209,7 +209,7 @@ fill(uint32 slots, uint32 step)
 		FcGuard		guard = fc_directory_guard(hash);
 		FcSlotNo	slot;
 
-		if (fc_directory_reserve(1, 0, &slot) != 1 ||
+		if (fc_directory_reserve(1, NULL, 0, &slot) != 1 ||
 			fc_directory_publish(slot, &tag, hash, &guard, i) != FC_PUBLISH_DONE)
 			abort();
 	}
@@ -258,6 +258,7 @@ offer_pages(FcAdmission mode, uint32 first)
 {
 	double		begin = now_s();
 	uint32		wanted = 0;
+	uint64		hashes[64];
 	FcSlotNo	slots[64];
 
 	fc_directory_set_admission(mode);
@@ -266,10 +267,12 @@ offer_pages(FcAdmission mode, uint32 first)
 		FcTag		tag = tag_of(first + i * 7919u % TIMES);
 		uint64		hash = fc_directory_hash(&tag);
 
-		if (fc_directory_offer(&tag, hash, fc_directory_region(&tag), i % 16 == 0, FC_LOOKED_NOT, 80) == FC_OFFER_WANTED &&
-			++wanted == 64)
+		if (fc_directory_offer(&tag, hash, fc_directory_region(&tag), i % 16 == 0, FC_LOOKED_NOT, 80) != FC_OFFER_WANTED)
+			continue;
+		hashes[wanted++] = hash;
+		if (wanted == 64)
 		{
-			uint32		n = fc_directory_reserve(wanted, 80, slots);
+			uint32		n = fc_directory_reserve(wanted, hashes, 80, slots);
 
 			while (n > 0)
 				fc_directory_release(slots[--n]);

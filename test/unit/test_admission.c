@@ -276,15 +276,60 @@ candidates(void)
 	for (uint64_t region = 0; region < 16000; region++)
 		(void) fc_chooser_offer(&c, key(region), key(region | UINT64_C(1) << 40), false);
 	check(c.choice.reads > 850 && c.choice.reads < 1150, "chooser: and a sixteenth of the regions is a sample");
+	{
+		uint64_t	reads = c.choice.reads;
+
+		fc_chooser_resize(&c, 4096, 16384, memory);
+		check(c.choice.reads == reads, "chooser: the same size: nothing begins anew");
+	}
 	fc_chooser_resize(&c, 4096, 4096, memory);
 	for (uint64_t region = 0; region < 4000; region++)
 		(void) fc_chooser_offer(&c, key(region), key(region | UINT64_C(1) << 40), false);
 	check(c.choice.reads == (uint32_t) taken, "chooser: as at first when they are removed");
 }
 
+/* Where the page of that number would go. */
+static uint32_t
+promised_to(FcPromises *promises, uint64_t page, uint32_t *worth)
+{
+	FcPromise	promise;
+
+	if (!fc_policy_take_promise(promises, page, &promise))
+		return UINT32_MAX;
+	*worth = promise.victim.worth;
+	return promise.slot;
+}
+
+static void
+promising(void)
+{
+	FcPromises	p = {0};
+	uint32_t	worth = 0;
+
+	/* a page that is worth much is wanted and does not come, one that is worth little comes */
+	fc_policy_promise(&p, 100, 7, &(FcVictim) {.worth = 5});
+	fc_policy_promise(&p, 200, 9, &(FcVictim) {.worth = 1});
+	check(promised_to(&p, 200, &worth) == 9 && worth == 1, "promises: a page gets its own, whoever was before it and has not come");
+	check(promised_to(&p, 200, &worth) == UINT32_MAX, "promises: once");
+	check(promised_to(&p, 300, &worth) == UINT32_MAX, "promises: not that of another page");
+	check(promised_to(&p, 100, &worth) == 7 && worth == 5, "promises: the other one's is still there");
+
+	fc_policy_promise(&p, 100, 7, &(FcVictim) {.worth = 5});
+	fc_policy_promise(&p, 100, 8, &(FcVictim) {.worth = 4});
+	check(p.n == 1 && promised_to(&p, 100, &worth) == 8, "promises: a page has one, the last");
+	fc_policy_promise(&p, 100, 7, &(FcVictim) {.worth = 5});
+	fc_policy_promise(&p, 200, 7, &(FcVictim) {.worth = 6});
+	check(promised_to(&p, 100, &worth) == UINT32_MAX && promised_to(&p, 200, &worth) == 7, "promises: a slot is promised to one page, the last");
+	for (uint32_t i = 0; i <= FC_PROMISES; i++)
+		fc_policy_promise(&p, i, i, &(FcVictim) {.worth = i});
+	check(p.n == FC_PROMISES && promised_to(&p, 0, &worth) == UINT32_MAX && promised_to(&p, 1, &worth) == 1 &&
+		  promised_to(&p, FC_PROMISES, &worth) == FC_PROMISES, "promises: the oldest is forgotten");
+}
+
 int
 main(void)
 {
+	promising();
 	admission();
 	numbers();
 	seen();
