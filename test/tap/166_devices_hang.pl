@@ -142,8 +142,14 @@ sub others_are_back
 	fc_failpoint($control, 'suspect_due', 'error');
 	is(join(' ', off()), $off, "$what: only that one is off");
 	is(join(' ', (column('state'))[@others], (column('reason'))[@others]), 'active active - -', "$what: the others are used again");
-	my $now = query("$what: then");
-	is($now->{waited}, 0, "$what: they answer");
+	# what could not be written while they were suspect has cost pages their slots: each query brings the table there again
+	my $now;
+	for (1 .. 20)
+	{
+		$now = query("$what: then");
+		is($now->{waited}, 0, "$what: they answer");
+		last if !grep { $now->{reads}[$_] == 0 } @others;
+	}
 	cmp_ok($now->{reads}[$_], '>', 0, "$what: device $_ is read from") foreach @others;
 	is($now->{reads}[$off], 0, "$what: device $off is not");
 	return;
