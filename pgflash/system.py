@@ -10,6 +10,7 @@ import platform
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -107,6 +108,10 @@ def end_group(process: subprocess.Popen[str]) -> None:
             return
 
 
+# The last one is a timer of raise_on_signals().
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM)
+
+
 @contextlib.contextmanager
 def undisturbed() -> Iterator[None]:
     """A Ctrl-C must not leave a mount or a server behind: one that comes meanwhile counts when this is done.
@@ -114,7 +119,7 @@ def undisturbed() -> Iterator[None]:
     By handlers, which commands that are started meanwhile do not inherit.
     """
     came: list[int] = []
-    before = {sign: signal.signal(sign, lambda number, _: came.append(number)) for sign in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    before = {sign: signal.signal(sign, lambda number, _: came.append(number)) for sign in ENDING}
     try:
         yield
     finally:
@@ -125,13 +130,24 @@ def undisturbed() -> Iterator[None]:
 
 
 def raise_on_signals() -> None:
-    """What ends a command from outside is a KeyboardInterrupt, so that it leaves nothing behind."""
+    """What ends a command from outside is a KeyboardInterrupt, so that it leaves nothing behind.
+
+    One that is raised while Python frees an object is swallowed: then it comes again, by a timer.
+    """
+    before = sys.unraisablehook
 
     def interrupt(_sign: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    for sign in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    def swallowed(unraisable: sys.UnraisableHookArgs) -> None:
+        if unraisable.exc_type is KeyboardInterrupt:
+            signal.setitimer(signal.ITIMER_REAL, 0.01)
+        else:
+            before(unraisable)
+
+    for sign in ENDING:
         signal.signal(sign, interrupt)
+    sys.unraisablehook = swallowed
 
 
 def failure(what: str, status: int, text: str, error: type[BrokeOff] | type[MachineError] = BrokeOff) -> BrokeOff | MachineError:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -35,3 +37,28 @@ def test_processor_time() -> None:
     after = cpu_seconds()
     busy, idle = after[0] - before[0], after[1] - before[1]
     assert busy > 0 and idle >= 0
+
+
+SWALLOWED = """
+import os, signal, time
+from pgflash.system import raise_on_signals
+
+class Freed:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGTERM)
+        for _ in range(100):
+            pass
+
+raise_on_signals()
+try:
+    Freed()
+    time.sleep(60)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+def test_an_interruption_that_python_swallows_comes_again() -> None:
+    """As it does with one that comes while an object is freed."""
+    done = subprocess.run([sys.executable, "-c", SWALLOWED], capture_output=True, text=True, timeout=50, check=False)
+    assert (done.stdout, done.stderr) == ("interrupted\n", "")
