@@ -497,6 +497,7 @@ CREATE FUNCTION pg_flashcache_statement_stat(
 	OUT toplevel boolean,
 	OUT calls bigint,
 	OUT hits bigint,
+	OUT misses bigint,
 	OUT read_time_us bigint,
 	OUT disk_reads bigint,
 	OUT disk_read_time_us bigint,
@@ -527,6 +528,8 @@ COMMENT ON COLUMN pg_stat_flashcache_statements.calls IS
 	'how often it was executed, failures included';
 COMMENT ON COLUMN pg_stat_flashcache_statements.hits IS
 	'pages read from flash';
+COMMENT ON COLUMN pg_stat_flashcache_statements.misses IS
+	'pages that the cache was asked for and did not have';
 COMMENT ON COLUMN pg_stat_flashcache_statements.read_time_us IS
 	'microseconds that these reads took';
 COMMENT ON COLUMN pg_stat_flashcache_statements.disk_reads IS

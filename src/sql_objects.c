@@ -19,6 +19,7 @@
 #include "compat.h"
 #include "executor/executor.h"
 #include "executor/spi.h"
+#include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "objects.h"
 #include "sql_row.h"
@@ -256,6 +257,9 @@ find_function(void)
 	return function;
 }
 
+/* In bytes. */
+#define LONGEST_TEXT 8192
+
 /* Its columns have other places in each of its versions. */
 static int
 column(TupleDesc desc, const char *name, Oid type)
@@ -267,7 +271,7 @@ column(TupleDesc desc, const char *name, Oid type)
 }
 
 static void
-take_texts(HTAB *texts, Tuplestorestate *rows, TupleDesc desc, MemoryContext keep)
+take_texts(HTAB *texts, Tuplestorestate *rows, TupleDesc desc)
 {
 	int			user = column(desc, "userid", OIDOID);
 	int			db = column(desc, "dbid", OIDOID);
@@ -283,7 +287,8 @@ take_texts(HTAB *texts, Tuplestorestate *rows, TupleDesc desc, MemoryContext kee
 	{
 		TextKey		key = {0};
 		TextEntry  *entry;
-		bool		found;
+		text	   *words_of;
+		int			len;
 
 		slot_getallattrs(slot);
 
@@ -297,13 +302,31 @@ take_texts(HTAB *texts, Tuplestorestate *rows, TupleDesc desc, MemoryContext kee
 		key.db = DatumGetObjectId(slot->tts_values[db]);
 		key.query = (uint64) DatumGetInt64(slot->tts_values[query]);
 		key.toplevel = DatumGetBool(slot->tts_values[toplevel]);
-		entry = hash_search(texts, &key, HASH_ENTER, &found);
-		entry->text = MemoryContextStrdup(keep, TextDatumGetCString(slot->tts_values[words]));
+		entry = hash_search(texts, &key, HASH_FIND, NULL);
+		if (entry == NULL)
+			continue;
+		words_of = DatumGetTextPP(slot->tts_values[words]);
+		len = VARSIZE_ANY_EXHDR(words_of);
+		if (len > LONGEST_TEXT)
+			len = pg_mbcliplen(VARDATA_ANY(words_of), len, LONGEST_TEXT);
+		entry->text = pnstrdup(VARDATA_ANY(words_of), len);
 	}
 	ExecDropSingleTupleTableSlot(slot);
 }
 
-/* The texts of statements, as far as this user may see them; NULL where they can't be had. */
+/* A statement that has counters, and that this user may see: those of his own roles, as in pg_stat_activity. */
+static bool
+read_statement(uint32 i, FcStatement *s, uint64 *c)
+{
+	return fc_stats_statement_read(i, s, c) &&
+		(has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS) || has_privs_of_role(GetUserId(), s->user));
+}
+
+/*
+ * The texts of those statements, as far as this user may see them; NULL where
+ * they can't be had.  Of others, and of what is longer than LONGEST_TEXT, there
+ * may be any amount.
+ */
 static HTAB *
 read_texts(void)
 {
@@ -312,6 +335,8 @@ read_texts(void)
 	ReturnSetInfo rsinfo = {.type = T_ReturnSetInfo,.allowedModes = SFRM_Materialize};
 	FmgrInfo	flinfo;
 	HTAB	   *texts;
+	FcStatement s = {0};
+	uint64		c[FC_PLACE_COUNTERS] = {0};
 
 	LOCAL_FCINFO(call, 1);
 
@@ -325,9 +350,17 @@ read_texts(void)
 	call->args[0].isnull = false;
 	(void) FunctionCallInvoke(call);
 	texts = hash_create("statement texts", 256, &ctl, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	for (uint32 i = 0; i < fc_stats_statement_places(); i++)
+		if (read_statement(i, &s, c))
+		{
+			TextKey		key = {s.user, s.db, s.query, s.toplevel};
+			TextEntry  *entry = hash_search(texts, &key, HASH_ENTER, NULL);
+
+			entry->text = NULL;
+		}
 	if (rsinfo.returnMode == SFRM_Materialize && rsinfo.setResult != NULL)
 	{
-		take_texts(texts, rsinfo.setResult, rsinfo.setDesc, CurrentMemoryContext);
+		take_texts(texts, rsinfo.setResult, rsinfo.setDesc);
 		tuplestore_end(rsinfo.setResult);
 	}
 	FreeExprContext(rsinfo.econtext, true);
@@ -353,6 +386,7 @@ make_statement_row(Row *row, const FcStatement *s, const uint64 *c, const char *
 	add(row, BOOLOID, BoolGetDatum(s->toplevel), false);
 	add_int8(row, c[FC_STATEMENT_CALLS]);
 	add_int8(row, c[FC_STATEMENT_HITS]);
+	add_int8(row, c[FC_STATEMENT_MISSES]);
 	add_us(row, c[FC_STATEMENT_READ_NS]);
 	add_int8(row, c[FC_STATEMENT_DISK_READS]);
 	add_us(row, c[FC_STATEMENT_DISK_READ_NS]);
@@ -360,13 +394,11 @@ make_statement_row(Row *row, const FcStatement *s, const uint64 *c, const char *
 	add_text(row, text);
 }
 
-/* Everybody sees his own statements, and those of others who may. */
 Datum
 fc_statement_stat(PG_FUNCTION_ARGS)
 {
 	static const Oid args[] = {BOOLOID};
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
-	bool		sees_all = has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS);
 	uint64		c[FC_PLACE_COUNTERS] = {0};
 	FcStatement s = {0};
 	bool		none = true;
@@ -382,7 +414,7 @@ fc_statement_stat(PG_FUNCTION_ARGS)
 	texts = PG_GETARG_BOOL(0) ? read_texts() : NULL;
 	for (uint32 i = 0; i < fc_stats_statement_places(); i++)
 	{
-		if (!fc_stats_statement_read(i, &s, c) || (!sees_all && s.user != GetUserId()))
+		if (!read_statement(i, &s, c))
 			continue;
 		make_statement_row(&row, &s, c, text_of(texts, &s));
 		put(rsinfo, &row);

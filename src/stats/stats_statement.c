@@ -66,6 +66,7 @@ add(FcPlace *place, const FcReads *reads)
 		[FC_STATEMENT_DISK_READS] = c[FC_DISK_READS],
 		[FC_STATEMENT_DISK_READ_NS] = c[FC_DISK_READ_NS],
 		[FC_STATEMENT_OS_CACHE_HITS] = c[FC_OS_CACHE_HITS],
+		[FC_STATEMENT_MISSES] = c[FC_MISSES],
 	};
 
 	for (int i = 0; i < FC_STATEMENT_COUNTERS; i++)

@@ -119,12 +119,21 @@ is($parallel[0], 1, 'parallel workers: one call');
 cmp_ok($parallel[1] + $parallel[2], '>=', 40, 'has what they read');
 $session->quit;
 
+# What the cache does not have: a new file.
+$node->safe_psql('postgres', 'VACUUM FULL u; SELECT pg_flashcache_reset_stats(); SET enable_seqscan = on; SELECT max(v) FROM u');
+my ($of_u, $missed) = split /\|/, $node->safe_psql('postgres', q{SELECT hits + misses, misses > 0 FROM pg_stat_flashcache_statements
+	WHERE query = 'SELECT max(v) FROM u'});
+is($of_u, $node->safe_psql('postgres', q{SELECT pg_relation_size('u') / 8192}), 'hits and misses are all the pages');
+is($missed, 't', 'some of which flash did not have');
+
 # Who sees what.
 $node->safe_psql('postgres', 'SELECT pg_flashcache_reset_stats(); SET ROLE reader; SELECT count(v) FROM t');
 $node->safe_psql('postgres', 'SELECT count(id) FROM t');
 my $seen = q{SELECT string_agg(query, ',' ORDER BY query) FROM pg_stat_flashcache_statements WHERE query LIKE 'SELECT count(%) FROM t'};
 is($node->safe_psql('postgres', "SET ROLE reader; $seen"), 'SELECT count(v) FROM t', 'a user sees his own');
 is($node->safe_psql('postgres', q{SET ROLE reader; SELECT count(*) FROM pg_stat_flashcache_statements WHERE userid <> 'reader'::regrole}), 0, 'and nothing of others');
+is($node->safe_psql('postgres', q{CREATE ROLE friend IN ROLE reader; SET ROLE friend; SELECT bool_or(userid = 'reader'::regrole),
+	bool_and(userid IN ('reader'::regrole, 'friend'::regrole)) FROM pg_stat_flashcache_statements}), 't|t', 'and those of a role whose privileges he has');
 is($node->safe_psql('postgres', "SET ROLE monitor; $seen"), 'SELECT count(id) FROM t,SELECT count(v) FROM t', 'pg_monitor sees all');
 
 # Off.
@@ -133,6 +142,14 @@ $node->safe_psql('postgres', 'SET pg_flashcache.track_statements = off; SELECT c
 is((of('SELECT count(id) FROM t'))[0], 0, 'track_statements = off');
 is($node->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_flashcache_statements WHERE query LIKE 'SELECT pg_flashcache_reset_stats()'}), 1,
 	'the reset itself was still going on');
+
+# A text may be of any length: of what is longer, the beginning, up to a whole character.
+my $long = 'SELECT ' . join(', ', (qq{count(id) AS "x\xc3\xa9"}) x 600) . ' FROM t';
+my $most = 8192;
+$most-- while substr($long, $most, 1) =~ /[\x80-\xbf]/;
+$node->safe_psql('postgres', $long);
+is($node->safe_psql('postgres', q{SELECT octet_length(query) FROM pg_stat_flashcache_statements WHERE query LIKE 'SELECT count(id) AS "x%'}), $most,
+	'of a long text the beginning is shown');
 
 # No pg_stat_statements: what is counted, what the view says, and whether EXPLAIN shows an identifier.
 sub is_counted
