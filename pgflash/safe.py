@@ -7,13 +7,17 @@ is in an extension is found as a member of it, and `require` refuses where that 
 
 from __future__ import annotations
 
+import json
 import os
 from dataclasses import dataclass
 from typing import Any, cast
 
 import psycopg
+from psycopg.abc import Buffer
+from psycopg.adapt import Loader
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import tuple_row
+from psycopg.types.json import set_json_loads
 
 from pgflash.errors import MachineError, PgflashError
 
@@ -59,6 +63,19 @@ SELECT p.oid::bigint FROM pg_catalog.pg_proc p
 """
 
 
+class Readable(Loader):
+    """A text, whatever is in it: names of databases and roles, and paths, are of the encoding of whoever made them."""
+
+    def load(self, data: Buffer) -> str:
+        return bytes(data).decode(errors="replace")
+
+
+def _read_leniently(connection: psycopg.Connection[Any]) -> None:
+    for name in ("text", "name", "varchar", "bpchar"):
+        connection.adapters.register_loader(name, Readable)
+    set_json_loads(lambda data: json.loads(data if isinstance(data, str) else bytes(data).decode(errors="replace")), connection)
+
+
 def connect(conninfo: str, kind: type[psycopg.Connection[Any]] = psycopg.Connection, /, **settings: str) -> Connection:
     """A connection, of autocommit, whose search_path is pg_catalog and, last, pg_temp: from the first statement on, and after RESET.
 
@@ -73,6 +90,7 @@ def connect(conninfo: str, kind: type[psycopg.Connection[Any]] = psycopg.Connect
             raise
         connection = kind.connect(given, autocommit=True)
     try:
+        _read_leniently(connection)
         connection.execute(_SET)
     except BaseException:
         connection.close()

@@ -12,6 +12,7 @@
 
 #include "amount.h"
 #include "cache/cache.h"
+#include "common/string.h"
 #include "compat.h"
 #include "settings.h"
 #include "sql_row.h"
@@ -193,9 +194,17 @@ Datum
 fc_add_device(PG_FUNCTION_ARGS)
 {
 	static const Oid args[] = {TEXTOID, INT8OID};
+	char	   *path;
 
 	check_declared(fcinfo, VOIDOID, false, lengthof(args), args);
-	change(FC_CHANGE_ADD, "add the device", text_to_cstring(PG_GETARG_TEXT_PP(0)), slots_of(PG_GETARG_INT64(1)));
+	path = text_to_cstring(PG_GETARG_TEXT_PP(0));
+	/* all databases see it */
+	if (GetDatabaseEncoding() != PG_UTF8 && !pg_is_ascii(path))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("could not add the device: its path has other than ASCII characters, and the encoding of this database is not UTF8"),
+				 errhint("Use another path, or add it in a database whose encoding is UTF8.")));
+	change(FC_CHANGE_ADD, "add the device", path, slots_of(PG_GETARG_INT64(1)));
 	PG_RETURN_VOID();
 }
 

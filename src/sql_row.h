@@ -23,6 +23,7 @@
 #include "fmgr.h"
 #include "funcapi.h"
 #include "library.h"
+#include "mb/pg_wchar.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/regproc.h"
@@ -110,10 +111,34 @@ add(Row *row, Oid type, Datum value, bool isnull)
 	row->nulls[row->n++] = isnull;
 }
 
+/* Paths, and reasons that name them, have the encoding of whoever made them: what this database can't have is a '?'. */
+static inline const char *
+readable(const char *s)
+{
+	int			encoding = GetDatabaseEncoding();
+	size_t		len = strlen(s);
+	char	   *copy;
+
+	if (pg_verify_mbstr(encoding, s, (int) len, true))
+		return s;
+	copy = pstrdup(s);
+	for (char *p = copy; *p != '\0';)
+	{
+		int			n = pg_encoding_max_length(encoding);
+
+		while (n > 0 && (n > copy + len - p || pg_encoding_mblen(encoding, p) != n || !pg_verify_mbstr(encoding, p, n, true)))
+			n--;
+		if (n == 0)
+			*p = '?';
+		p += Max(n, 1);
+	}
+	return copy;
+}
+
 static inline void
 add_text(Row *row, const char *s)
 {
-	add(row, TEXTOID, s ? CStringGetTextDatum(s) : (Datum) 0, s == NULL);
+	add(row, TEXTOID, s ? CStringGetTextDatum(readable(s)) : (Datum) 0, s == NULL);
 }
 
 static inline void
