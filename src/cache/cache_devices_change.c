@@ -36,6 +36,7 @@ static struct
 	uint32		done;			/* slots of it */
 	bool		again;			/* what was under way before is waited for: if
 								 * that fails, it is tried once more */
+	bool		was_disabled;	/* and is again if it can't be enabled */
 }			change;
 
 bool
@@ -102,6 +103,20 @@ fc_devices_remove(FcDeviceNo no)
 	fc_devices_write_list();
 }
 
+/* Not to be tried again by itself: somebody has said so. */
+static void
+set_disabled(FcDeviceNo no)
+{
+	static const FcReason why = {"it was disabled by pg_flashcache_disable_device()"};
+	FcDeviceEntry entry;
+
+	(void) fc_list_entry(no, &entry);
+	entry.disabled = true;
+	fc_list_set_entry(no, &entry);
+	fc_devices_forget_trouble(no);
+	fc_store_set_state(no, FC_DEVICE_DISABLED, &why);
+}
+
 /* ---- add, enable ---- */
 
 /* It is in use, or can't be opened. */
@@ -125,8 +140,10 @@ end_of_opening(bool opened, FcReason *error)
 		fc_devices_remove(no);
 		return FC_CHANGE_FAILED;
 	}
+	if (change.was_disabled)
+		set_disabled(no);
 	/* in a cache that was disabled it waits for that */
-	if (fc_store_state(no) != FC_DEVICE_CLOSED || fc_cache_state() != FC_STATE_DISABLED)
+	else if (fc_store_state(no) != FC_DEVICE_CLOSED || fc_cache_state() != FC_STATE_DISABLED)
 		fc_store_set_state(no, FC_DEVICE_OFF, error);
 	fc_devices_write_list();
 	return FC_CHANGE_FAILED;
@@ -183,6 +200,7 @@ add_device(const char *path, uint32 slots, FcReason *error)
 				"there are %d devices, which is the most there can be", FC_DEVICES);
 		return FC_CHANGE_FAILED;
 	}
+	change.was_disabled = false;
 	strlcpy(entry.path, path, sizeof(entry.path));
 	entry.slots = slots;
 	entry.adding = true;
@@ -203,6 +221,7 @@ enable_device(FcDeviceNo no, FcReason *error)
 	if (fc_store_state(no) == FC_DEVICE_ACTIVE)
 		return FC_CHANGE_DONE;
 	(void) fc_list_entry(no, &entry);
+	change.was_disabled = entry.disabled;
 	entry.disabled = false;
 	fc_list_set_entry(no, &entry);
 	fc_devices_forget_trouble(no);
@@ -367,9 +386,6 @@ end_of_shrink(FcReason *error)
 FcChangeStep
 fc_devices_change_step(FcReason *error)
 {
-	static const FcReason disabled = {"it was disabled by pg_flashcache_disable_device()"};
-	FcDeviceEntry entry;
-
 	Assert(change.active);
 	if (change.what == FC_CHANGE_ADD || change.what == FC_CHANGE_ENABLE)
 		return look_at_opening(error);
@@ -387,10 +403,7 @@ fc_devices_change_step(FcReason *error)
 			(void) fc_store_reason(change.no, error);
 			return FC_CHANGE_FAILED;	/* it went off meanwhile */
 		case FC_CHANGE_DISABLE:
-			(void) fc_list_entry(change.no, &entry);
-			entry.disabled = true;
-			fc_list_set_entry(change.no, &entry);
-			fc_store_set_state(change.no, FC_DEVICE_DISABLED, &disabled);
+			set_disabled(change.no);
 			fc_store_release(change.no, fc_setting_io_timeout);
 			fc_devices_write_list();
 			return FC_CHANGE_DONE;

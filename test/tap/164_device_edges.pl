@@ -152,6 +152,35 @@ my $conf = "bgwriter_lru_maxpages = 0\ncheckpoint_timeout = 1h\nautovacuum = off
 	$node->stop;
 }
 
+# ---- one that cannot be enabled ----
+
+{
+	my $node = fc_new_node('refused', size => '1MB', conf => $conf);
+	my $second = $node->basedir . '/second';
+	add($node, $second, MB);
+	$node->safe_psql('postgres', "SELECT pg_flashcache_disable_device('$second')");
+	rename $second, "$second.away" or die $!;
+	my ($rc, $out, $err) = $node->psql('postgres', "SELECT pg_flashcache_enable_device('$second')");
+	like($err, qr/ERROR:  could not enable the device/, 'a disabled device whose file is away is not enabled');
+	my $after = 'state, reason, next_probe IS NULL';
+	my $disabled = '1|active||t
+2|disabled|it was disabled by pg_flashcache_disable_device()|t';
+	is(devices($node, "device, $after"), $disabled, 'and is disabled as before');
+	rename "$second.away", $second or die $!;
+	$node->restart;
+	fc_wait_active($node);
+	is(devices($node, "device, $after"), $disabled, 'also when its file is back, and after a restart');
+	$node->safe_psql('postgres', "SELECT pg_flashcache_enable_device('$second')");
+	rename $second, "$second.away" or die $!;
+	$node->restart;
+	fc_wait_active($node);
+	$node->poll_query_until('postgres', 'SELECT state, next_probe IS NULL FROM pg_stat_flashcache_device WHERE device = 2', 'off|f')
+	  or die 'it is not off';
+	$node->safe_psql('postgres', "SELECT pg_flashcache_disable_device('$second')");
+	is((split /\n/, devices($node, 'device, state, next_probe IS NULL'))[1], '2|disabled|t', 'no probe of a disabled device is announced');
+	$node->stop;
+}
+
 # ---- content in doubt ----
 
 {
