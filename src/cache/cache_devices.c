@@ -345,11 +345,16 @@ static bool
 take_over(FcDeviceNo no)
 {
 	static const FcReason interrupted = {"the process that was about to disable it has ended"};
+	static const FcDeviceEntry none = {""};
 	FcDeviceState state = fc_store_state(no);
 	FcDeviceEntry entry;
 
 	if (state == FC_DEVICE_NONE)
+	{
+		/* D8: that it was removed is all that counts */
+		fc_list_set_entry(no, &none);
 		return false;
+	}
 	(void) fc_list_entry(no, &entry);
 	if (state == FC_DEVICE_OFF)
 	{

@@ -95,11 +95,12 @@ fc_devices_remove(FcDeviceNo no)
 
 	fc_devices_unplace(no, 0);
 	fc_store_set_state(no, FC_DEVICE_NONE, NULL);
-	fc_store_release(no, fc_setting_io_timeout);
 	fc_store_forget(no);
 	fc_list_set_entry(no, &none);
 	fc_devices_forget_trouble(no);
 	fc_devices_write_list();
+	/* D8: last, since the writer may end in it */
+	fc_store_release(no, fc_setting_io_timeout);
 }
 
 /* ---- add, enable ---- */
@@ -391,8 +392,8 @@ fc_devices_change_step(FcReason *error)
 			entry.disabled = true;
 			fc_list_set_entry(change.no, &entry);
 			fc_store_set_state(change.no, FC_DEVICE_DISABLED, &disabled);
-			fc_store_release(change.no, fc_setting_io_timeout);
 			fc_devices_write_list();
+			fc_store_release(change.no, fc_setting_io_timeout);	/* D8 */
 			return FC_CHANGE_DONE;
 		case FC_CHANGE_ADD:
 		case FC_CHANGE_ENABLE:
