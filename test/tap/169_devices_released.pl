@@ -68,6 +68,24 @@ is(in_file("\Q$third\E", $list), 0, 'nor in the list');
 comes_back("SELECT pg_flashcache_add_device('$third', 2 * ${\MB})", 'it can be added again');
 is(device($node, 3, 'state'), 'active', 'and is in use');
 
+# What is added, and can not be used: the file goes that was made for it.
+$node->safe_psql('postgres', "SELECT pg_flashcache_remove_device('$third')");
+unlink $third or die $!;
+my $control = fc_control($node);
+fc_failpoint($control, 'store_write', 'delay:3000000', 3);
+fc_failpoint($control, 'store_read', 'flip', 3);
+fc_failpoint($control, 'store_close', 'delay:16000000', 3);
+$asked = ask($node, "SELECT pg_flashcache_add_device('$third', 2 * ${\MB})");
+wait_device_state($node, 3, 'starting');
+$node->poll_query_until('postgres', "SELECT NOT EXISTS (SELECT FROM pg_stat_flashcache_device WHERE state = 'starting')") or die 'it is still tried';
+end_writer();
+fc_failpoint($control, $_, 'off') foreach 'store_write', 'store_read', 'store_close';
+$control->quit;
+like(answer($asked), qr/could not add the device: /, 'the writer ends while it lets go of a device that could not be added');
+fc_writer_round($node);
+is(devices($node, 'device, state'), "1|active\n2|active", 'it is no device either');
+comes_back("SELECT pg_flashcache_add_device('$third', 2 * ${\MB})", 'and can be added now');
+
 # The server ends meanwhile.
 $process = process_of($third);
 kill 'STOP', $process or die 'no process';
@@ -101,7 +119,7 @@ unlike(slurp_file($node->logfile, $offset), qr/It has kept/, 'it begins empty');
 
 # ---- a cache that waits ----
 set('io_timeout', '0');
-my $control = fc_control($node);
+$control = fc_control($node);
 
 # Its first device is not there, and the second one hangs.
 sub begin_to_wait
