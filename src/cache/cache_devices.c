@@ -286,6 +286,7 @@ fc_devices_round(void)
 {
 	Assert(fc_directory_is_mine());
 	fc_devices_note_trouble();
+	fc_devices_retry_list();
 	fc_directory_recount();
 	fc_devices_first_is_alone();
 	/* H8: what is under way is looked at, whatever has become of the cache */
