@@ -303,7 +303,11 @@ fc_store_adopt(uint32 devices, int timeout_ms, FcReason *why)
 		if (!fc_is_among(devices, no) || fc_state_opening(no) == 0)
 			continue;
 		r[no] = fc_new_adopt(no, &result[no]);
-		/* one that has it open reads the header, no more; a limit that the settings set while there is none is for all */
+
+		/*
+		 * One that has it open reads the header, no more.  Without a limit
+		 * all are waited for as one: the settings may set one meanwhile.
+		 */
 		if (r[no] != NULL && r[no]->claimed && timeout_ms > 0)
 			open[no] = r[no];
 		else if (r[no] != NULL)
