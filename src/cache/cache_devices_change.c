@@ -303,6 +303,9 @@ reopen(FcDeviceNo no, uint32 slots, FcReason *error)
 	FcDeviceEntry entry;
 	FcKnownDevice known;
 
+	/* as long as it is in use nobody waits for it longer than that */
+	if (!fc_store_answers(no, fc_setting_io_timeout, error))
+		return false;
 	fc_devices_offer(no);
 	(void) fc_list_entry(no, &entry);
 	known.identity = entry.identity;
