@@ -147,7 +147,7 @@ def left_out(found: Facts) -> str:
             " is told by its waits; in doubt it counts as a session."
         )
     if found.version < NAMED:
-        words += " Before PostgreSQL 17 waits of extensions have no names: those of sessions count as reads from flash, whatever extension they are of."
+        words += " Before PostgreSQL 17 waits of extensions have no names: all of those of sessions count as reads from flash."
     return words
 
 
