@@ -36,10 +36,14 @@ static bool
 is_of_tablespace(const char *name)
 {
 	static const char digits[] = "0123456789";
-	const char *at = name + 3;
+	const char *at;
 	size_t		n;
 
-	if (strncmp(name, "PG_", 3) != 0 || (n = strspn(at, "0123456789.")) == 0 || at[n] != '_')
+	if (strncmp(name, "PG_", 3) != 0)
+		return false;
+	at = name + 3;
+	n = strspn(at, "0123456789.");
+	if (n == 0 || at[n] != '_')
 		return false;
 	at += n + 1;
 	return strspn(at, digits) == 9 && at[9] == '\0';
