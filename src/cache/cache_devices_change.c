@@ -409,7 +409,7 @@ fc_devices_change_step(FcReason *error)
 		case FC_CHANGE_DISABLE:
 			set_disabled(change.no);
 			fc_devices_write_list();
-			fc_store_release(change.no, fc_setting_io_timeout);	/* D8 */
+			fc_store_release(change.no, fc_setting_io_timeout); /* D8 */
 			return FC_CHANGE_DONE;
 		case FC_CHANGE_ADD:
 		case FC_CHANGE_ENABLE:
