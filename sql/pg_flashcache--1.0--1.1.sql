@@ -731,6 +731,8 @@ DECLARE
 	epoch text;
 	known jsonb;
 	statement text;
+	writer integer;
+	background integer[];
 BEGIN
 	PERFORM pg_stat_clear_snapshot();
 	/*
@@ -791,8 +793,8 @@ BEGIN
 			 '(SELECT stats_reset::text FROM %s.pg_stat_statements_info)'),
 			('kcache', 'pg_stat_kcache', 'pg_stat_kcache', '%s', '{datname}', '{datname}', '{}', NULL, NULL, NULL, NULL),
 			('wait_sampling', 'pg_wait_sampling', 'pg_wait_sampling_profile',
-			 '(SELECT event_type, event, sum(count) AS count FROM %s GROUP BY 1, 2)', '{event_type,event}', '{event_type,event}', '{}',
-			 '{count}', NULL, NULL, '')
+			 $q$(SELECT event_type, event, sum(count) FILTER (WHERE pid <> ALL ($7)) AS count, sum(count) AS all_processes
+				FROM %s GROUP BY 1, 2)$q$, '{event_type,event}', '{event_type,event}', '{}', '{count,all_processes}', NULL, NULL, '')
 		) AS s(section, extension, view, rows, keys, labels, more, counted, weights, grp, epoch)
 	LOOP
 		section := source.section;
@@ -861,6 +863,37 @@ BEGIN
 				epoch := NULL;
 			END IF;
 			known := before -> source.section;
+			background := '{}';
+			IF source.section = 'cache' THEN
+				EXECUTE format('SELECT v.writer_pid FROM %s v', relation::regclass) INTO writer;
+			ELSIF source.section = 'wait_sampling' THEN
+				IF current_setting('pg_wait_sampling.profile_pid', true) = 'off' THEN
+					problem := 'pg_wait_sampling.profile_pid is off: waits of sessions and of background processes cannot be told apart';
+					RETURN NEXT;
+					CONTINUE;
+				END IF;
+				/*
+				 * Processes that are no sessions, nor parallel workers of sessions.  pg_stat_activity knows most that are there, but
+				 * not those without a database, such as the writer.  Of those that are gone it knows nothing: what they were at an
+				 * earlier snapshot is kept with the state.  The others are told by their waits: that of a main loop, or those of
+				 * autovacuum, or nothing but waits of extensions, where a session has a query identifier or waits for its client.
+				 * Any doubt is a session.  Process 0 stands for all, from a time when processes were not told apart.
+				 */
+				EXECUTE format($q$
+					SELECT coalesce(array_agg(w.pid), '{}')
+					FROM (SELECT v.pid, bool_or(v.event_type = 'Activity' OR v.event IN ('WalSenderWaitForWAL', 'WalSenderWaitForWal',
+								'WalSenderWriteData', 'CheckpointWriteDelay', 'FlashcacheWriterMain', 'FlashcacheWrite',
+								'FlashcacheFollowerMain')) AS never_of_session,
+							bool_or(v.event = 'VacuumDelay') OR bool_and(v.event_type = 'Extension' AND v.event NOT LIKE 'Flashcache%%') AS as_background,
+							bool_or(v.queryid <> 0 OR v.event = 'ClientRead') AS as_session
+						FROM %s v GROUP BY 1) w
+						LEFT JOIN pg_stat_activity a ON a.pid = w.pid
+					WHERE CASE WHEN w.pid = 0 THEN true
+						WHEN a.pid IS NOT NULL THEN a.backend_type NOT IN ('client backend', 'parallel worker')
+						ELSE w.pid = $1 OR w.pid = ANY ($2) OR w.never_of_session OR w.as_background AND NOT w.as_session END$q$, relation::regclass)
+				INTO background
+				USING writer, ARRAY(SELECT e::integer FROM jsonb_array_elements_text(known #> '{background,pids}') e);
+			END IF;
 
 			statement := format($q$
 				WITH epoch AS MATERIALIZED (SELECT %7$s AS at),
@@ -877,7 +910,7 @@ BEGIN
 					FROM epoch e CROSS JOIN now n LEFT JOIN jsonb_each($1) k ON k.key = n.key
 						CROSS JOIN LATERAL (SELECT EXISTS (
 							SELECT FROM jsonb_each(k.value -> 'c') c
-							WHERE c.value::numeric > coalesce((n.counters -> c.key)::numeric, 0)) AS fell) f
+							WHERE c.value::numeric > coalesce((n.counters -> c.key)::numeric, 0) AND NOT ($8 AND c.key = 'count')) AS fell) f
 					WHERE $1 IS NOT NULL AND ($4 OR n.counters IS DISTINCT FROM coalesce(k.value -> 'c', '{}')
 						OR n.since IS DISTINCT FROM k.value ->> 's' OR e.at IS DISTINCT FROM k.value ->> 'e')),
 				moved AS (
@@ -885,7 +918,7 @@ BEGIN
 						SELECT jsonb_object_agg(e.key, trim_scale(round(d.delta, 3))) FROM jsonb_each(c.counters) e
 							CROSS JOIN LATERAL (SELECT e.value::numeric
 								- CASE WHEN c.since OR c.fell OR (c.epoch AND $6) THEN 0 ELSE coalesce((c.was -> e.key)::numeric, 0) END AS delta) d
-						WHERE d.delta <> 0) AS moved
+						WHERE d.delta > 0 OR (d.delta < 0 AND NOT $8)) AS moved
 					FROM compared c),
 				ranks AS (
 					SELECT r.key, min(r.rank) AS rank FROM (
@@ -919,7 +952,12 @@ BEGIN
 				coalesce(epoch, 'NULL::text'),
 				CASE source.epoch WHEN '' THEN 'fell' ELSE CASE WHEN epoch IS NULL THEN 'since' ELSE 'epoch' END END);
 			EXECUTE statement INTO data, state, reset
-				USING known, source.weights, top_rows, source.section IN ('cache', 'advice'), source.section = 'database', source.section <> 'relations';
+				USING known, source.weights, top_rows, source.section IN ('cache', 'advice'), source.section = 'database', source.section <> 'relations',
+					background, source.section = 'wait_sampling';
+			-- Its counts are of those that are taken for sessions: they may fall where a process is known better than before.
+			IF source.section = 'wait_sampling' THEN
+				state := state || jsonb_build_object('background', jsonb_build_object('pids', to_jsonb(background)));
+			END IF;
 			IF data IS NULL THEN
 				problem := 'counted from this snapshot on';
 			END IF;

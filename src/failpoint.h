@@ -71,7 +71,8 @@ typedef enum FcFailpointId
 								 * late */
 	FC_FP_STORE_CLOSE,			/* a session closes the device; error: no
 								 * thread for it; short: done, but it says
-								 * that it was not */
+								 * that it was not.  delay: of a device
+								 * process that closes it */
 	FC_FP_STORE_READ,			/* faults of a read from the device */
 	FC_FP_STORE_WRITE,			/* faults of a write to the device */
 	FC_FP_STORE_SYNC,			/* error, delay: flushing the device's cache */

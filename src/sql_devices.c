@@ -168,6 +168,11 @@ change(FcDeviceChange what, const char *doing, const char *path, uint32 slots)
 	switch (fc_writer_change_device(what, path, slots, &error))
 	{
 		case FC_DEVICES_DONE:
+			if (error.message[0] != '\0')
+				ereport(WARNING,
+						(errmsg("the change is made, but would not survive a restart of the server: %s", error.message),
+						 errdetail("After a restart the devices of the flash cache are those that the file named before."),
+						 errhint("%s If the server ends before, repeat the change.", error.hint)));
 			return;
 		case FC_DEVICES_FAILED:
 			ereport(ERROR,

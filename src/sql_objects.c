@@ -136,6 +136,7 @@ Datum
 fc_relation_bytes(PG_FUNCTION_ARGS)
 {
 	static const Oid args[] = {OIDOID};
+
 	LOCAL_FCINFO(path_of, 1);
 	Datum		found;
 	char	   *path;

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from pgflash.snapshots.interval import Interval, Row
-from pgflash.snapshots.waits import DatabaseTime, database_time
+from pgflash.snapshots.waits import ALL_OF_IT, DatabaseTime, database_time
 
 TOP = 20
 PERCENTILES = (50, 95, 99)
@@ -135,6 +135,10 @@ def facts(interval: Interval) -> Facts:
     host, kcache = interval.one("host"), interval.rows("kcache")
     busy, idle = (host.get("cpu_busy_s"), host.get("cpu_idle_s")) if host else (0.0, 0.0)
     all_statements = interval.rows("statements")
+    time = database_time(interval)
+    missing = {name: problem for name in SECTIONS if (problem := interval.problem(name))}
+    if time is not None and time.source == "sampled" and time.covered >= ALL_OF_IT:  # over snapshots of others, too
+        missing.pop("sampled_waits", None)
     return Facts(
         first=interval.first.id,
         last=interval.last.id,
@@ -146,7 +150,7 @@ def facts(interval: Interval) -> Facts:
         transactions=_sum(databases, "xact_commit") + _sum(databases, "xact_rollback"),
         calls=_sum(all_statements, "calls") if all_statements else None,
         rates=_rates(interval, databases),
-        time=database_time(interval),
+        time=time,
         cache=_cache(interval.one("cache"), timed=interval.steps[-1].version < ASYNCHRONOUS),
         latency=_latency(interval.rows("flash_latency")),
         advice=sorted(interval.steps[-1].sections.get("advice", {}).values(), key=lambda row: (row.label("kind"), float(row.labels["size"]))),
@@ -162,7 +166,7 @@ def facts(interval: Interval) -> Facts:
         kcache_cpu_s=_sum(kcache, "exec_user_time") + _sum(kcache, "exec_system_time") if kcache else None,
         restarted=interval.restarted,
         resets=interval.resets,
-        missing={name: problem for name in SECTIONS if (problem := interval.problem(name))},
+        missing=missing,
         notes=interval.notes,
     )  # fmt: skip
 

@@ -11,7 +11,7 @@ from pgflash.snapshots import verdict
 from pgflash.snapshots.facts import SECTIONS, Facts, facts
 from pgflash.snapshots.interval import Interval, Row, Step, added
 from pgflash.snapshots.verdict import percent
-from pgflash.snapshots.waits import CLASSES, DatabaseTime, database_time
+from pgflash.snapshots.waits import ALL_OF_IT, CLASSES, NAMED, DatabaseTime, database_time
 from pgflash.units import show_bytes, show_ms, show_number, show_seconds
 
 QUERY = 100  # characters of a statement in a table
@@ -59,6 +59,11 @@ def warnings(found: Facts) -> list[str]:
     if found.resets:
         names = ", ".join(SECTIONS.get(name, name) for name in found.resets)
         told.append(f"Counters were reset in this interval, and are counted from zero there: {names}.")
+    if found.time is not None and found.time.covered < ALL_OF_IT:
+        told.append(
+            f"What sessions waited for was sampled in {percent(found.time.covered)} of the interval:"
+            " database time and its shares are taken to be the same in the rest."
+        )
     return told
 
 
@@ -125,8 +130,25 @@ def _waits(found: Facts) -> Figure:
     figure.series = [Series("share of database time", list(groups), [100 * value / found.time.seconds for value in groups.values()])]
     rows = [[wait.event, wait.group, show_number(wait.seconds), share(wait.seconds, found.time.seconds)] for wait in found.time.waits[:15]]
     figure.grid = Grid(["wait", "class", "seconds", "of database time"], rows)
-    figure.conditions = f"From {found.time.words}. Waits of idle sessions and of background processes are left out."
+    figure.conditions = f"From {found.time.words}. {left_out(found)}"
     return figure
+
+
+def left_out(found: Facts) -> str:
+    """What database time is without, and how sure that is, by its source."""
+    source = found.time.source if found.time else ""
+    if source == "database":
+        return "It counts sessions of clients, a statement when it ends."
+    if source == "sampled":
+        words = "Idle sessions and background processes are left out."
+    else:
+        words = (
+            "Waits of idle sessions and of background processes are left out. What a process was that ended between two snapshots"
+            " is told by its waits; in doubt it counts as a session."
+        )
+    if found.version < NAMED:
+        words += " Before PostgreSQL 17 waits of extensions have no names: all of those of sessions count as reads from flash."
+    return words
 
 
 def _over_time(interval: Interval, figure: Figure, values: Callable[[Step, Interval], dict[str, float | None]]) -> Figure:
@@ -155,8 +177,12 @@ def single(interval: Interval, step: Step) -> Interval:
 
 
 def _waits_over_time(interval: Interval) -> Figure:
+    whole = database_time(interval)
+
     def values(step: Step, one: Interval) -> dict[str, float | None]:
         found: DatabaseTime | None = database_time(one)
+        if whole is not None and whole.source == "sampled" and (found is None or found.source != "sampled"):
+            return dict.fromkeys(CLASSES)  # samples of this time, if any, are in the next snapshot that has them
         groups = found.by_group() if found else {}
         return {name: groups.get(name, 0.0) / step.seconds if step.seconds else None for name in CLASSES}
 

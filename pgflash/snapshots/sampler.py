@@ -15,6 +15,7 @@ from pgflash.snapshots.server import Extra
 WAITS = "sampled_waits"
 HOST = "host"
 PERIOD_S = 1.0
+GAP_S = 5.0  # so long without a look, as while the server was not reachable, is not sampled
 
 # Sessions of clients and their parallel workers at work: what the server does in the background has no share in their time, nor has
 # a client that is waited for.
@@ -32,20 +33,28 @@ class WaitSampler:
     def __init__(self) -> None:
         self._seen: Counter[tuple[str, str]] = Counter()
         self._looks = 0
+        self._sampled_s = 0.0
+        self._last: float | None = None
 
     def look(self, connection: Connection) -> None:
         for event_type, event, count in connection.execute(_ACTIVE):
             self._seen[(event_type, event)] += count
         self._looks += 1
+        now = time.monotonic()
+        since = PERIOD_S if self._last is None else now - self._last
+        self._sampled_s += since if since < GAP_S else PERIOD_S
+        self._last = now
 
     def clear(self) -> None:
-        self._seen, self._looks = Counter(), 0
+        self._seen, self._looks, self._sampled_s = Counter(), 0, 0.0
 
     def section(self) -> Extra:
         """For a snapshot."""
         if not self._looks:
             return Extra(WAITS, None, problem="no samples: pgflash snapshot --every takes them")
-        rows: list[dict[str, Any]] = [{"key": "", "labels": {"period_s": PERIOD_S}, "moved": {"looks": self._looks}}]
+        rows: list[dict[str, Any]] = [
+            {"key": "", "labels": {"period_s": PERIOD_S}, "moved": {"looks": self._looks, "sampled_s": round(self._sampled_s, 3)}}
+        ]
         for (event_type, event), count in sorted(self._seen.items()):
             rows.append({"key": f"{event_type}/{event}", "labels": {"event_type": event_type, "event": event}, "moved": {"samples": count}})
         return Extra(WAITS, rows)

@@ -1,11 +1,14 @@
-"""Database time, and what it was spent on. Three sources, the best that is there for the whole interval:
+"""Database time, and what it was spent on. Three sources, the first that is there:
 
 sampled         samples of sessions at work, by pgflash snapshot --every: a look has as many seconds of database time as sessions
 wait_sampling   the extension pg_wait_sampling for waits; what is left of active_time in pg_stat_database is the processor's
 database        active_time, and blk_read_time and blk_write_time with track_io_timing: user I/O and the rest
 
+Samples of a part of the interval are taken for all of it, and `covered` says how large the part is. Below a half, waits that
+pg_wait_sampling counted all of the time come first.
+
 Database time is that of sessions of clients at work, and of their parallel workers. Waits for the client's next command are none, and
-background processes have no part in it.
+background processes have no part in it: the samples are of sessions, and of pg_wait_sampling a snapshot counts only these.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from pgflash.snapshots.interval import Interval
+from pgflash.units import show_seconds
 
 CPU = "CPU"
 DISK = "user I/O, disk"
@@ -27,18 +31,23 @@ IO_CLASSES = (USER_IO, DISK, FLASH)
 
 _COMMIT = {"WALWrite", "WALInsert", "WALSync", "SyncRep"}
 _FLASH_UNNAMED = "Extension"  # 15 and 16 have no names for the waits of extensions
-# Not of a session at work: waits of background processes, which pg_wait_sampling counts as any other, and those for a client.
+NAMED = 170000  # from this version on they have: there `Extension` is another extension's
+# Not of a session at work: those for a client, and what only background processes have.
 _IDLE_TYPES = {"Activity"}
 _IDLE = {
     "ClientRead",
     "CheckpointWriteDelay",
     "VacuumDelay",
     "WalSenderWaitForWal",
+    "WalSenderWaitForWAL",
     "WalSenderWriteData",
     "BgWriterHibernate",
     "FlashcacheWriterMain",
+    "FlashcacheFollowerMain",
+    "FlashcacheWrite",
 }
-_BACKGROUND_IO = {"DataFileSync", "DataFileFlush", "SLRUSync", "ControlFileSyncUpdate", "ControlFileWriteUpdate", "FlashcacheWrite"}
+ALL_OF_IT = 0.9  # samples of so much of the interval need no word of caution: they end at the last look before a snapshot
+_MOST = 0.5
 
 
 @dataclass
@@ -54,6 +63,7 @@ class DatabaseTime:
     seconds: float
     waits: list[Wait] = field(default_factory=list)
     words: str = ""  # what it rests on
+    covered: float = 1.0  # share of the interval that it rests on
 
     def of(self, *groups: str) -> float:
         return sum(wait.seconds for wait in self.waits if wait.group in groups)
@@ -69,10 +79,10 @@ class DatabaseTime:
         return {name: seconds for name in CLASSES if (seconds := self.of(name)) > 0}
 
 
-def group_of(event_type: str, event: str) -> str:
+def group_of(event_type: str, event: str, version: int) -> str:
     if event_type == CPU:
         return CPU
-    if event.startswith("Flashcache") or (event_type == "Extension" and event == _FLASH_UNNAMED):
+    if event.startswith("Flashcache") or (event_type == "Extension" and event == _FLASH_UNNAMED and version < NAMED):
         return FLASH
     if event in _COMMIT or event.startswith(("WAL", "Wal")):
         return COMMIT
@@ -85,7 +95,10 @@ def group_of(event_type: str, event: str) -> str:
 
 def database_time(interval: Interval) -> DatabaseTime | None:
     """None: nothing was counted."""
-    return _sampled(interval) or _by_extension(interval) or _by_database(interval)
+    sampled = _sampled(interval)
+    if sampled is not None and sampled.covered >= _MOST:
+        return sampled
+    return _by_extension(interval) or sampled or _by_database(interval)
 
 
 def active_seconds(interval: Interval) -> float | None:
@@ -94,26 +107,32 @@ def active_seconds(interval: Interval) -> float | None:
 
 
 def _sampled(interval: Interval) -> DatabaseTime | None:
-    if interval.problem("sampled_waits"):
-        return None
     rows = {row.key: row for row in interval.rows("sampled_waits")}
-    looks = rows.pop("").get("looks") if "" in rows else 0.0
-    if looks <= 0:
+    all_looks = rows.pop("") if "" in rows else None
+    looks = all_looks.get("looks") if all_looks else 0.0
+    if all_looks is None or looks <= 0:
         return None
     each = interval.seconds / looks
+    version = interval.steps[-1].version
     waits = [
         Wait(
             "CPU, or waiting for it" if row.label("event_type") == CPU else f"{row.label('event_type')}: {row.label('event')}",
-            group_of(row.label("event_type"), row.label("event")),
+            group_of(row.label("event_type"), row.label("event"), version),
             row.get("samples") * each,
         )
         for row in rows.values()
     ]
     waits.sort(key=lambda wait: -wait.seconds)
     samples = round(sum(row.get("samples") for row in rows.values()))
-    return DatabaseTime(
-        "sampled", sum(wait.seconds for wait in waits), waits, f"{samples:,} samples of sessions at work in {looks:,.0f} looks"
-    )
+    # Samples go on over snapshots that others take, and are stored with the next of their own.
+    sampled_s = all_looks.get("sampled_s") or looks * float(all_looks.labels.get("period_s") or 1)
+    covered = min(1.0, sampled_s / interval.seconds) if interval.seconds > 0 else 1.0
+    words = f"{samples:,} samples of sessions at work in {looks:,.0f} looks"
+    if covered < ALL_OF_IT:
+        words += f", which cover {100 * covered:.0f}% of the interval ({show_seconds(sampled_s)}) and stand for all of it"
+    elif sampled_s > interval.seconds / ALL_OF_IT:
+        words += ", the first of them from before the interval"
+    return DatabaseTime("sampled", sum(wait.seconds for wait in waits), waits, words, covered)
 
 
 def _by_extension(interval: Interval) -> DatabaseTime | None:
@@ -125,9 +144,10 @@ def _by_extension(interval: Interval) -> DatabaseTime | None:
     waits = []
     for row in interval.rows("wait_sampling"):
         event_type, event = row.label("event_type"), row.label("event")
-        if not event_type or event_type in _IDLE_TYPES or event in _IDLE or event in _BACKGROUND_IO:
+        if not event_type or not row.get("count") or event_type in _IDLE_TYPES or event in _IDLE:
             continue
-        waits.append(Wait(f"{event_type}: {event}", group_of(event_type, event), row.get("count") * period_ms / 1000))
+        group = group_of(event_type, event, interval.steps[-1].version)
+        waits.append(Wait(f"{event_type}: {event}", group, row.get("count") * period_ms / 1000))
     waited = sum(wait.seconds for wait in waits)
     total = max(active, waited)
     waits.append(Wait("CPU, and what is not sampled", CPU, total - waited))

@@ -160,6 +160,18 @@ look_up(FcDeviceNo no, FcDeviceEntry *entry)
 	entry->slots = (uint32) fc_setting_size;
 }
 
+static void
+tell_trouble(FcDeviceNo no, const char *path, const FcReason *why, int level)
+{
+	ereport(level,
+			(errmsg("pg_flashcache does not use \"%s\": %s", path, why->message),
+			 fc_store_others(no) ?
+			 errdetail("Its other devices are used as before. It tries again by itself in %u s.", trouble[no].pause_s) :
+			 errdetail("None of its devices is in use. It tries again by itself in %u s.", trouble[no].pause_s),
+			 errhint("%s%s%s tries at once.", why->hint, why->hint[0] ? " " : "",
+					 no == FC_THE_DEVICE ? "pg_flashcache_enable()" : "pg_flashcache_enable_device()")));
+}
+
 /*
  * D4: it has gone off, which whoever found the trouble has seen to: sessions have
  * misses on it since.  Now it is not asked for slots any more, and the server's
@@ -183,13 +195,23 @@ note_trouble(FcDeviceNo no)
 	t->in_series = true;
 	t->active_since = 0;
 	schedule_probe(no);
-	ereport(fc_policy_warn(&t->warnings, why.message, fc_now_ns()) ? WARNING : LOG,
-			(errmsg("pg_flashcache does not use \"%s\": %s", entry.path, why.message),
-			 fc_store_others(no) ?
-			 errdetail("Its other devices are used as before. It tries again by itself in %u s.", t->pause_s) :
-			 errdetail("None of its devices is in use. It tries again by itself in %u s.", t->pause_s),
-			 errhint("%s%s%s tries at once.", why.hint, why.hint[0] ? " " : "",
-					 no == FC_THE_DEVICE ? "pg_flashcache_enable()" : "pg_flashcache_enable_device()")));
+	tell_trouble(no, entry.path, &why, fc_policy_warn(&t->warnings, why.message, fc_now_ns()) ? WARNING : LOG);
+}
+
+/* A probe has failed.  Who has removed the first cause wants to know of the next one. */
+static void
+probe_failed(FcDeviceNo no, const FcReason *error)
+{
+	FcDeviceEntry entry;
+	FcReason	before;
+
+	(void) fc_store_reason(no, &before);
+	look_up(no, &entry);
+	fc_store_set_reason(no, error);
+	trouble[no].pause_s = fc_policy_longer_pause(trouble[no].pause_s);
+	schedule_probe(no);
+	if (strcmp(before.message, error->message) != 0 && fc_policy_warn(&trouble[no].warnings, error->message, fc_now_ns()))
+		tell_trouble(no, entry.path, error, WARNING);
 }
 
 void
@@ -219,9 +241,7 @@ fc_devices_note_active(FcDeviceNo no)
 void
 fc_devices_first_failed(const FcReason *error)
 {
-	fc_store_set_reason(FC_THE_DEVICE, error);
-	trouble[FC_THE_DEVICE].pause_s = fc_policy_longer_pause(trouble[FC_THE_DEVICE].pause_s);
-	schedule_probe(FC_THE_DEVICE);
+	probe_failed(FC_THE_DEVICE, error);
 }
 
 bool
@@ -241,9 +261,7 @@ not_opened(FcDeviceNo no, const FcReason *error)
 		note_trouble(no);
 		return;
 	}
-	fc_store_set_reason(no, error);
-	trouble[no].pause_s = fc_policy_longer_pause(trouble[no].pause_s);
-	schedule_probe(no);
+	probe_failed(no, error);
 }
 
 /* Is it to be opened now? */
@@ -268,6 +286,7 @@ fc_devices_round(void)
 {
 	Assert(fc_directory_is_mine());
 	fc_devices_note_trouble();
+	fc_devices_retry_list();
 	fc_directory_recount();
 	fc_devices_first_is_alone();
 	/* H8: what is under way is looked at, whatever has become of the cache */
@@ -345,11 +364,16 @@ static bool
 take_over(FcDeviceNo no)
 {
 	static const FcReason interrupted = {"the process that was about to disable it has ended"};
+	static const FcDeviceEntry none = {""};
 	FcDeviceState state = fc_store_state(no);
 	FcDeviceEntry entry;
 
 	if (state == FC_DEVICE_NONE)
+	{
+		/* D8: that it was removed is all that counts */
+		fc_list_set_entry(no, &none);
 		return false;
+	}
 	(void) fc_list_entry(no, &entry);
 	if (state == FC_DEVICE_OFF)
 	{

@@ -118,4 +118,7 @@ typedef enum FcChangeStep
 extern FcChangeStep fc_devices_change(FcDeviceChange change, const char *path, uint32 slots, FcReason *error);
 extern FcChangeStep fc_devices_change_step(FcReason *error);
 
+/* Are all changes in the list in the data directory?  Else it is tried once more; false: why not, they would not survive a restart. */
+extern bool fc_devices_list_written(FcReason *why);
+
 #endif							/* FC_CACHE_DEVICES_H */

@@ -96,11 +96,12 @@ fc_devices_remove(FcDeviceNo no)
 
 	fc_devices_unplace(no, 0);
 	fc_store_set_state(no, FC_DEVICE_NONE, NULL);
-	fc_store_release(no, fc_setting_io_timeout);
 	fc_store_forget(no);
 	fc_list_set_entry(no, &none);
 	fc_devices_forget_trouble(no);
 	fc_devices_write_list();
+	/* D8: last, since the writer may end in it */
+	fc_store_release(no, fc_setting_io_timeout);
 }
 
 /* Not to be tried again by itself: somebody has said so. */
@@ -302,6 +303,9 @@ reopen(FcDeviceNo no, uint32 slots, FcReason *error)
 	FcDeviceEntry entry;
 	FcKnownDevice known;
 
+	/* as long as it is in use nobody waits for it longer than that */
+	if (!fc_store_answers(no, fc_setting_io_timeout, error))
+		return false;
 	fc_devices_offer(no);
 	(void) fc_list_entry(no, &entry);
 	known.identity = entry.identity;
@@ -404,8 +408,8 @@ fc_devices_change_step(FcReason *error)
 			return FC_CHANGE_FAILED;	/* it went off meanwhile */
 		case FC_CHANGE_DISABLE:
 			set_disabled(change.no);
-			fc_store_release(change.no, fc_setting_io_timeout);
 			fc_devices_write_list();
+			fc_store_release(change.no, fc_setting_io_timeout); /* D8 */
 			return FC_CHANGE_DONE;
 		case FC_CHANGE_ADD:
 		case FC_CHANGE_ENABLE:

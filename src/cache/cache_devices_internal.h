@@ -46,6 +46,9 @@ extern FcStoreStep fc_devices_look(FcDeviceNo no, FcReason *error);
 
 /* The list is written, with what the header of the device says now. */
 extern void fc_devices_write_list(void);
+
+/* If it could not be, it is tried again from time to time. */
+extern void fc_devices_retry_list(void);
 extern void fc_devices_note_identity(FcDeviceNo no, FcDeviceEntry *entry);
 
 /* D11, K17: before it is opened, the list says which identity it may have after that. */

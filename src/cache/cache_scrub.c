@@ -30,6 +30,9 @@
 /* Slots looked at in one go. */
 #define LOOK 16384
 
+/* From fc_cache_scrub_begin() to fc_cache_scrub_end(). */
+static bool under_way = false;
+
 static FcSlotNo at;
 static bool all_slots;
 static FcScrubResult so_far;
@@ -52,10 +55,20 @@ static uint64 failed_on[FC_DEVICES];
 
 static int	has_come[FC_DEVICES];
 
+/*
+ * All slots are dealt with, but a device is about to come into use: since when
+ * that is waited for, ns, 0 if it is not.  Without io_timeout nobody else bounds
+ * it.
+ */
+#define MOST_WAIT_MS 10000
+
+static uint64 waits_since;
+
 void
 fc_cache_scrub_begin(bool everything)
 {
 	Assert(fc_directory_is_mine());
+	under_way = true;
 	all_slots = everything;
 	memset(has_come, 0, sizeof(has_come));
 	fc_cache_scrub_again();
@@ -65,6 +78,7 @@ void
 fc_cache_scrub_again(void)
 {
 	at = 0;
+	waits_since = 0;
 	memset(&so_far, 0, sizeof(so_far));
 	memset(gone, 0, sizeof(gone));
 	memset(erased_on, 0, sizeof(erased_on));
@@ -100,6 +114,8 @@ leave_out(FcDeviceNo no)
 void
 fc_cache_scrub_has_come(FcDeviceNo no)
 {
+	if (!under_way)
+		return;
 	if (!is_left_out(no))
 		has_come[no]++;
 	if (is_left_out(no))
@@ -116,6 +132,17 @@ any_comes(void)
 		if (fc_devices_opens(no) && !is_left_out(no))
 			return true;
 	return false;
+}
+
+/* Its slots have been counted as failed. */
+static bool
+has_waited_enough(void)
+{
+	uint64		now = fc_now_ns();
+
+	if (waits_since == 0)
+		waits_since = now;
+	return fc_setting_io_timeout == 0 && now - waits_since >= (uint64) MOST_WAIT_MS * 1000000;
 }
 
 /* Z1: the next slots to be erased; `limited` if there are more, but not now. */
@@ -292,7 +319,7 @@ fc_cache_scrub_step(FcScrubResult *result)
 	if (at < fc_directory_slots())
 		return FC_SCRUB_MORE;
 	/* one that is about to come into use makes it begin again */
-	if (any_comes())
+	if (any_comes() && !has_waited_enough())
 		return FC_SCRUB_LATER;
 	done = make_durable();
 	*result = so_far;
@@ -304,6 +331,7 @@ fc_cache_scrub_end(void)
 {
 	uint32		devices = FC_DEVICE_BIT(FC_THE_DEVICE);
 
+	under_way = false;
 	if (fc_cache_state() != FC_STATE_DISABLED)
 		return;
 	for (FcDeviceNo no = FC_THE_DEVICE + 1; no < FC_DEVICES; no++)

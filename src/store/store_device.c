@@ -169,6 +169,7 @@ fc_device_serve(void *memory)
 			r->result = fc_open_claimed() ? try_pages(r) : -EBADF;
 			return;
 	}
+	r->claimed = fc_open_claimed();
 	r->ns = fc_now_ns() - begin;
 }
 

@@ -243,6 +243,8 @@ typedef struct FcDeviceRequest
 	uint8		offer[FC_IDENTITY_BYTES];	/* which FC_OP_OPEN gives it then */
 	FcOtherDevice other[FC_DEVICES];	/* that must not be what is added */
 	bool		same;			/* answer of FC_OP_OPEN: as fc_store_open() */
+	bool		claimed;		/* by this process, as of its last answer:
+								 * what was opened is open */
 	int			n;
 	off_t		offset[FC_STORE_MAX_RUN];	/* of each page; those of a write
 											 * lie in a row */

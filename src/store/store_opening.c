@@ -246,9 +246,14 @@ fc_store_answers(FcDeviceNo no, int timeout_ms, FcReason *error)
 FcDeviceRequest *
 fc_new_close(FcDeviceNo no, ssize_t *result)
 {
+	FcDeviceRequest *r;
+
 	Assert(no < FC_DEVICES);
 	fc_process_turn_away(no);
-	return fc_call_new(no, FC_OP_CLOSE, result);
+	r = fc_call_new(no, FC_OP_CLOSE, result);
+	if (r != NULL)
+		r->fault.us = fc_failpoint_fault_of(FC_FP_STORE_CLOSE, no).us;
+	return r;
 }
 
 int

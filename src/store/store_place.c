@@ -25,6 +25,7 @@
 #include <unistd.h>
 
 #include "miscadmin.h"
+#include "store/store_foreign.h"
 #include "store/store_mount.h"
 #include "store/store_place.h"
 
@@ -66,6 +67,7 @@ typedef struct Walk
 	char		at[PATH_MAX];	/* the same in words */
 	char		rest[PATH_MAX]; /* what is still to go */
 	int			links;			/* symbolic links so far */
+	FcForeign	foreign;		/* of a server, on the way */
 } Walk;
 
 static bool
@@ -167,6 +169,7 @@ go_to(Walk *walk, int fd, const char *name)
 		strlcat(walk->at, "/", sizeof(walk->at));
 		strlcat(walk->at, name, sizeof(walk->at));
 	}
+	fc_foreign_come_to(&walk->foreign, fd, walk->at[0] ? walk->at : "/", name);
 }
 
 /* Begins at the root if what is to go does. */
@@ -391,6 +394,23 @@ is_of_kernel(int folder)
 	return false;
 }
 
+/* Not only this server's: fc_place_check_foreign() knows more of that, and says so. */
+static bool
+check_servers(const FcForeign *foreign, FcReason *error)
+{
+	const char *hint;
+
+	if (foreign->kind == FC_FOREIGN_NONE)
+		return true;
+	hint = fc_place_hint("Choose a path outside all data directories and tablespaces, and restart the server.",
+						 "Choose a path outside all data directories and tablespaces.",
+						 "pg_flashcache_remove_device(), then pg_flashcache_add_device() with a path outside all data directories and tablespaces.");
+	if (foreign->kind == FC_FOREIGN_TABLESPACE)
+		return fc_fail_restart(error, hint, "folder \"%s\" is a part of a tablespace of PostgreSQL", foreign->folder);
+	return fc_fail_restart(error, hint, "folder \"%s\" is a data directory of PostgreSQL, or a part of one: it has a PG_VERSION",
+						   foreign->folder);
+}
+
 int
 fc_place_open(const char *path, const char **name, FcReason *error)
 {
@@ -417,7 +437,7 @@ fc_place_open(const char *path, const char **name, FcReason *error)
 	if (ok && is_of_kernel(walk.fd))
 		ok = fc_fail_restart(error, NO_FILE_HINT, "\"%s\" is on a file system of the kernel's own, which stores nothing", path);
 	if (ok)
-		ok = fc_place_check_foreign(walk.fd, path, error);
+		ok = fc_place_check_foreign(walk.fd, path, error) && check_servers(&walk.foreign, error);
 	Assert(!ok || walk.fd >= 0);
 	if (ok)
 		return walk.fd;

@@ -40,7 +40,9 @@ extern const char *fc_place_hint(const char *first, const char *added, const cha
 /*
  * Opens the folder of a file (O_PATH), for openat(), if it is one that nobody
  * but root and the server's user can replace, and none that belongs to the
- * database or is the kernel's own, as /proc.  *name becomes the file's name in it.  -1 with the reason if not.
+ * database or, as far as store_foreign.h goes, to another server, or is the
+ * kernel's own, as /proc.  *name becomes the file's name in it.  -1 with the
+ * reason if not.
  */
 extern int	fc_place_open(const char *path, const char **name, FcReason *error);
 

@@ -238,6 +238,8 @@ make_process(Process *p, FcServe serve, FcServe leaves)
 	Assert(p->sock < 0 && p->pid == 0 && !p->under_way);
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
 		return false;
+	/* what the former process has left there is not so of this one */
+	memset((char *) p->head + HEAD_BYTES, 0, p->memory_bytes);
 	p->pid = fork();
 	if (p->pid == 0)
 	{

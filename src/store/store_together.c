@@ -94,15 +94,24 @@ has_answered(ssize_t result)
 	return result != -ETIMEDOUT && result != FC_NO_PROCESS;
 }
 
-/* Those that have answered, also with an error, are not suspect any more. */
+/* One that has answered, also with an error, and whatever it was asked, is not suspect any more. */
+static void
+note_answer(FcDeviceNo no, ssize_t result, uint64 begin)
+{
+	if (!has_answered(result))
+		return;
+	fc_device_passed(no, begin);
+	fc_device_clear(FC_DEVICE_BIT(no));
+}
+
+/* Of several: those that have answered are not waited for any more. */
 static void
 let_pass(FcDeviceRequest **r, const ssize_t *result, uint64 begin)
 {
 	for (FcDeviceNo no = 0; no < FC_DEVICES; no++)
 		if (r[no] != NULL && has_answered(result[no]))
 		{
-			fc_device_passed(no, begin);
-			fc_device_clear(FC_DEVICE_BIT(no));
+			note_answer(no, result[no], begin);
 			r[no] = NULL;
 		}
 }
@@ -178,6 +187,25 @@ fc_store_try_suspects(int timeout_ms)
 	return io;
 }
 
+/*
+ * D10: they have been asked at the same time; those that have answered pass, and
+ * soon, whatever the others do.
+ */
+static void
+await(FcDeviceRequest *const *r, ssize_t *result, uint64 begin, int timeout_ms)
+{
+	FcDeviceRequest *left[FC_DEVICES];
+
+	memcpy(left, r, sizeof(left));
+	if (timeout_ms > 0)
+	{
+		fc_call_await_all(left, result, begin, Min(timeout_ms, SOON_MS));
+		let_pass(left, result, begin);
+	}
+	fc_call_await_all(left, result, begin, timeout_ms);
+	let_pass(left, result, begin);
+}
+
 /* ---- flushing: D10 ---- */
 
 /* The request; NULL if there is none, and the result. */
@@ -210,13 +238,18 @@ fc_store_sync_device(FcDeviceNo no, int timeout_ms)
 	FcIo		io = fc_together_may_ask(no, timeout_ms);
 	ssize_t		result;
 	FcDeviceRequest *r;
+	uint64		begin;
 
 	if (unlikely(io != FC_IO_OK))
 		return io;
 	r = new_sync(no, &result);
 	pgstat_report_wait_start(FC_WAIT_WRITE);
+	begin = fc_now_ns();
 	if (r != NULL)
+	{
 		result = fc_call_make(r, timeout_ms);
+		note_answer(no, result, begin);
+	}
 	pgstat_report_wait_end();
 	return judge_sync(no, result, timeout_ms);
 }
@@ -226,12 +259,15 @@ fc_store_sync(int timeout_ms)
 {
 	FcDeviceRequest *r[FC_DEVICES] = {NULL};
 	ssize_t		result[FC_DEVICES] = {0};
+	uint64		begin;
 
 	for (FcDeviceNo no = 0; no < FC_DEVICES; no++)
 		if (no == FC_THE_DEVICE || fc_device_readable(no))
 			r[no] = new_sync(no, &result[no]);
 	pgstat_report_wait_start(FC_WAIT_WRITE);
-	fc_call_make_all(r, result, timeout_ms);
+	begin = fc_now_ns();
+	fc_call_send_all(r);
+	await(r, result, begin, timeout_ms);
 	pgstat_report_wait_end();
 	for (FcDeviceNo no = FC_THE_DEVICE + 1; no < FC_DEVICES; no++)
 	{
@@ -253,15 +289,37 @@ uint32
 fc_store_adopt(uint32 devices, int timeout_ms, FcReason *why)
 {
 	FcDeviceRequest *r[FC_DEVICES] = {NULL};
+	FcDeviceRequest *open[FC_DEVICES] = {NULL};
+	FcDeviceRequest *to_open[FC_DEVICES] = {NULL};
 	ssize_t		result[FC_DEVICES] = {0};
+	int			limit_ms[FC_DEVICES] = {0};
 	uint32		adopted = 0;
+	uint64		begin;
 
 	Assert(fc_in_writer());
 	for (FcDeviceNo no = 0; no < FC_DEVICES; no++)
-		if (fc_is_among(devices, no) && fc_state_opening(no) != 0)
-			r[no] = fc_new_adopt(no, &result[no]);
-	timeout_ms = fc_open_timeout(timeout_ms);
-	fc_call_make_all(r, result, timeout_ms);
+	{
+		limit_ms[no] = timeout_ms;
+		if (!fc_is_among(devices, no) || fc_state_opening(no) == 0)
+			continue;
+		r[no] = fc_new_adopt(no, &result[no]);
+
+		/*
+		 * One that has it open reads the header, no more.  Without a limit
+		 * all are waited for as one: the settings may set one meanwhile.
+		 */
+		if (r[no] != NULL && r[no]->claimed && timeout_ms > 0)
+			open[no] = r[no];
+		else if (r[no] != NULL)
+		{
+			to_open[no] = r[no];
+			limit_ms[no] = fc_open_timeout(timeout_ms);
+		}
+	}
+	begin = fc_now_ns();
+	fc_call_send_all(r);
+	await(open, result, begin, timeout_ms);
+	await(to_open, result, begin, fc_open_timeout(timeout_ms));
 	for (FcDeviceNo no = 0; no < FC_DEVICES; no++)
 	{
 		if (!fc_is_among(devices, no))
@@ -269,7 +327,7 @@ fc_store_adopt(uint32 devices, int timeout_ms, FcReason *why)
 		if (fc_state_opening(no) == 0)
 			fc_fail(&why[no], "Set pg_flashcache.enabled to on first.",
 					"the flash device has not been opened since the server started");
-		else if (fc_end_adopt(r[no], result[no], timeout_ms, &why[no]))
+		else if (fc_end_adopt(r[no], result[no], limit_ms[no], &why[no]))
 			adopted |= FC_DEVICE_BIT(no);
 	}
 	return adopted;

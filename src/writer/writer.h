@@ -74,13 +74,14 @@ extern FcScrub fc_writer_scrub(bool everything, FcScrubResult *result);
  */
 typedef enum FcDevicesAnswer
 {
-	FC_DEVICES_DONE,
-	FC_DEVICES_FAILED,			/* *error says why */
+	FC_DEVICES_DONE,			/* *reason has a message if it would not
+								 * survive a restart */
+	FC_DEVICES_FAILED,			/* *reason says why */
 	FC_DEVICES_UNDER_WAY,		/* another session changes them */
 	FC_DEVICES_NO_WRITER,
 } FcDevicesAnswer;
 
-extern FcDevicesAnswer fc_writer_change_device(FcDeviceChange what, const char *path, uint32 slots, FcReason *error);
+extern FcDevicesAnswer fc_writer_change_device(FcDeviceChange what, const char *path, uint32 slots, FcReason *reason);
 
 /* ---- pages that sessions have read from data files ---- */
 

@@ -29,7 +29,7 @@ typedef struct ChangeAsked
 typedef struct ChangeAnswer
 {
 	bool		done;
-	FcReason	error;			/* if not */
+	FcReason	reason;			/* why not; or what to warn of, if anything */
 } ChangeAnswer;
 
 typedef struct DevicesShared
@@ -61,12 +61,12 @@ fc_writer_devices_shmem_init(void)
 /* ---- the writer's side ---- */
 
 static void
-end(bool done, const FcReason *error)
+end(bool done, const FcReason *reason)
 {
 	static ChangeAnswer answer;
 
 	answer.done = done;
-	answer.error = *error;
+	answer.reason = *reason;
 	fc_request_end(&shared->request, &answer);
 }
 
@@ -77,6 +77,16 @@ fc_writer_devices_start(void)
 
 	if (fc_request_is_orphaned(&shared->request))
 		end(false, &orphaned);
+}
+
+/* Whatever has come of the change, the list is tried again if it has not been written. */
+static void
+end_change(bool done, const FcReason *error)
+{
+	FcReason	unwritten = {""};
+
+	(void) fc_devices_list_written(&unwritten);
+	end(done, done ? &unwritten : error);
 }
 
 /* May devices come and go at present?  Not before the log has been loaded. */
@@ -114,13 +124,13 @@ fc_writer_devices_run(bool *again)
 	if (step == FC_CHANGE_MORE)
 		*again = true;
 	else if (step != FC_CHANGE_LATER)
-		end(step == FC_CHANGE_DONE, &error);
+		end_change(step == FC_CHANGE_DONE, &error);
 }
 
 /* ---- the session's side ---- */
 
 FcDevicesAnswer
-fc_writer_change_device(FcDeviceChange what, const char *path, uint32 slots, FcReason *error)
+fc_writer_change_device(FcDeviceChange what, const char *path, uint32 slots, FcReason *reason)
 {
 	ChangeAsked asked = {what, slots, ""};
 	ChangeAnswer answer;
@@ -137,6 +147,6 @@ fc_writer_change_device(FcDeviceChange what, const char *path, uint32 slots, FcR
 		case FC_REQUEST_ANSWERED:
 			break;
 	}
-	*error = answer.error;
+	*reason = answer.reason;
 	return answer.done ? FC_DEVICES_DONE : FC_DEVICES_FAILED;
 }

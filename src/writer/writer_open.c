@@ -165,7 +165,9 @@ fc_writer_wait_for_others(const FcReason *why)
 	if (fc_warm_pending() && now - failed_at < fc_failpoint_number("FC_FIRST_PATIENCE_S", FIRST_PATIENCE_S) * UINT64CONST(1000000000))
 		return false;
 	without_first = *why;
-	waits_for_others = fc_devices_wait_for_others();
+	/* each is tried once, however often the first one is tried meanwhile */
+	if (!waits_for_others)
+		waits_for_others = fc_devices_wait_for_others();
 	return waits_for_others;
 }
 

@@ -84,6 +84,16 @@ note_trouble(void)
 	schedule_probe();
 }
 
+static void
+tell_trouble(int level, const FcReason *why)
+{
+	ereport(level,
+			(errmsg("pg_flashcache is %s: %s", fc_state_name(fc_cache_state()), why->message),
+			 errdetail("PostgreSQL runs on without the cache, which tries again by itself in %u s.", pause_s),
+			 why->restart ? errhint("%s", why->hint) :
+			 errhint("%s%spg_flashcache_enable() tries at once.", why->hint, why->hint[0] ? " " : "")));
+}
+
 void
 fc_writer_tell_log(void)
 {
@@ -100,11 +110,7 @@ fc_writer_tell_log(void)
 		return;
 	}
 	note_trouble();
-	ereport(fc_policy_warn(&warnings, why.message, fc_now_ns()) ? WARNING : LOG,
-			(errmsg("pg_flashcache is %s: %s", fc_state_name(state), why.message),
-			 errdetail("PostgreSQL runs on without the cache, which tries again by itself in %u s.", pause_s),
-			 why.restart ? errhint("%s", why.hint) :
-			 errhint("%s%spg_flashcache_enable() tries at once.", why.hint, why.hint[0] ? " " : "")));
+	tell_trouble(fc_policy_warn(&warnings, why.message, fc_now_ns()) ? WARNING : LOG, &why);
 }
 
 bool
@@ -129,7 +135,10 @@ open_first(void)
 	if (fc_writer_open_device(&error) || fc_cache_state() == FC_STATE_DETACHED)
 		return;
 	if (fc_writer_wait_for_others(&error))
+	{
 		fc_cache_set_reason(&error);
+		schedule_probe();		/* they may hang: of the first one, meanwhile */
+	}
 	else
 		fc_cache_set_state(FC_STATE_OFF, &error);
 }
@@ -150,26 +159,40 @@ probe_paused(void)
 		ereport(LOG, (errmsg("pg_flashcache is active: flash is faster than the disk again")));
 }
 
-/* Tries to bring back a cache that is off or paused. */
+/* Off or paused, or starting while others than the first device are waited for: there is something to be probed. */
+static bool
+may_probe(void)
+{
+	return fc_writer_is_away() || fc_cache_state() == FC_STATE_STARTING;
+}
+
+/* Tries to bring back a cache that is off or paused, or to begin with the first device after all. */
 static void
 probe(void)
 {
+	FcReason	before;
 	FcReason	error;
+	bool		other = false;
 
-	Assert(fc_writer_is_away());
+	Assert(may_probe());
 	fc_writer_no_probe();
 	fc_count(FC_PROBED);
+	(void) fc_cache_reason(&before);
 	if (fc_cache_state() == FC_STATE_PAUSED)
 		probe_paused();
 	else if (!fc_writer_open_device(&error))
 	{
+		other = strcmp(before.message, error.message) != 0;
 		fc_cache_set_reason(&error);
 		(void) fc_writer_wait_for_others(&error);
 	}
-	if (fc_writer_is_away())
+	if (may_probe())
 	{
 		pause_s = fc_policy_longer_pause(pause_s);
 		schedule_probe();
+		/* who has removed the first cause wants to know of the next one */
+		if (other && fc_policy_warn(&warnings, error.message, fc_now_ns()))
+			tell_trouble(WARNING, &error);
 	}
 }
 
@@ -230,6 +253,14 @@ timeout_changed(void)
 	return changed && fc_cache_state() == FC_STATE_OFF;
 }
 
+/* A cache that is disabled has no entries.  Before its log has been looked at it has none anyway. */
+static void
+forget_pages(void)
+{
+	if (!fc_warm_pending())
+		fc_cache_purge();
+}
+
 /* By pg_flashcache.enabled. */
 static void
 set_disabled(void)
@@ -238,6 +269,8 @@ set_disabled(void)
 
 	fc_cache_set_state(FC_STATE_DISABLED, &why);	/* O1 */
 	ereport(LOG, (errmsg("pg_flashcache is disabled: %s", why.message)));
+	fc_writer_no_probe();
+	forget_pages();
 }
 
 /* Whoever has asked by then. */
@@ -254,6 +287,8 @@ void
 fc_writer_run_state(void)
 {
 	static uint32 first_asked;
+	static uint32 tried_for = FC_START_32;	/* who asked before that had the
+											 * first device tried */
 	uint32		others_asked;
 	bool		timeout = timeout_changed();
 	uint32		asked = pg_atomic_read_u32(&fc_writer_shared->asked);
@@ -262,12 +297,10 @@ fc_writer_run_state(void)
 
 	if (asked != pg_atomic_read_u32(&fc_writer_shared->answered))
 		fc_devices_first_begins_anew();
-	if (!fc_setting_enabled && (state == FC_STATE_ACTIVE || fc_writer_is_away()))
+	if (!fc_setting_enabled && (state == FC_STATE_ACTIVE || may_probe()))
 	{
 		set_disabled();
-		fc_writer_no_probe();
-		fc_devices_release();
-		fc_cache_purge();
+		fc_devices_release();	/* last, since the writer may end in it */
 	}
 	else if (fc_setting_enabled && state == FC_STATE_DISABLED)
 	{
@@ -289,11 +322,14 @@ fc_writer_run_state(void)
 	}
 	else if (fc_writer_others_looked_for(&others_asked))
 		answer(others_asked);
-	else if (asked != pg_atomic_read_u32(&fc_writer_shared->answered) && !fc_writer_waits_for_others())
+	else if (asked != pg_atomic_read_u32(&fc_writer_shared->answered) && (asked != tried_for || !fc_writer_waits_for_others()))
 	{
-		if (fc_writer_is_away())
+		tried_for = asked;
+		if (may_probe())
 		{
 			forget_trouble();
+			if (fc_writer_waits_for_others())
+				(void) fc_devices_wait_for_others();	/* once more for each */
 			probe();
 		}
 		if (!fc_writer_waits_for_others())
@@ -304,7 +340,7 @@ fc_writer_run_state(void)
 		pause_s = FC_FIRST_PAUSE_S;
 		probe();
 	}
-	else if (fc_writer_is_away() && probe_due())
+	else if (may_probe() && probe_due())
 		probe();
 	fc_writer_tell_log();
 }
@@ -345,8 +381,12 @@ fc_writer_start(void)
 			schedule_probe();
 			break;
 
-		case FC_STATE_DETACHED:
 		case FC_STATE_DISABLED:
+			/* one before this one may have ended before it had done so */
+			forget_pages();
+			break;
+
+		case FC_STATE_DETACHED:
 			break;
 	}
 	fc_writer_shared->started = true;

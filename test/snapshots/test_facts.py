@@ -12,7 +12,7 @@ from pgflash.snapshots import diff, render, report, verdict
 from pgflash.snapshots.facts import facts, percentile
 from pgflash.snapshots.moments import parse_duration, split
 from pgflash.snapshots.verdict import relative
-from pgflash.snapshots.waits import CPU, DISK, FLASH, REST, database_time, group_of
+from pgflash.snapshots.waits import CPU, DISK, FLASH, OTHER, REST, database_time, group_of
 
 from .made_up import Sections, interval, row, waits
 
@@ -134,12 +134,59 @@ def test_time_by_the_database() -> None:
     assert "What database time was spent on is not known" in verdict.of_one(facts(interval({"database": DATABASE}))).headline
 
 
-def test_samples_of_a_part_are_not_used() -> None:
-    without = {name: rows for name, rows in disk().items() if name != "sampled_waits"} | {"settings": TIMED}
-    both = interval(disk() | {"settings": TIMED}, without, problems={"sampled_waits": "no samples"})
+WITHOUT: Sections = {"database": DATABASE, "settings": TIMED}
+NO_SAMPLES = {"sampled_waits": "no samples"}
+
+
+def test_samples_of_a_part() -> None:
+    """Somebody else's snapshot does not throw them away: they stand for all of the interval, and the report says of how much they are."""
+    both = interval(disk() | {"settings": TIMED}, WITHOUT, problems=NO_SAMPLES)
     found = database_time(both)
-    assert found is not None and found.source == "database"
+    assert found is not None and (found.source, found.covered, found.seconds, found.of(DISK)) == ("sampled", 0.5, 200, 142)
+    assert found.words.endswith("in 100 looks, which cover 50% of the interval (1 min 40 s) and stand for all of it")
     assert facts(both).missing["sampled_waits"] == "in 1 of 2 snapshots only: no samples"
+    said = "What sessions waited for was sampled in 50% of the interval: database time and its shares are taken to be the same in the rest."
+    assert said in report.make(both)[0].warnings
+    assert f"B: {said}" in diff.make(interval(disk()), both)[0].warnings
+
+
+def test_samples_go_on_over_snapshots_of_others() -> None:
+    """Those of both steps are with the second: none are missing."""
+    with_them = disk() | {"settings": TIMED}
+    with_them["sampled_waits"] = [row(looks=190, sampled_s=199), row("CPU/", {"event_type": "CPU", "event": ""}, samples=95)]
+    both = interval(WITHOUT, with_them, problems=NO_SAMPLES)
+    made, found = report.make(both)
+    assert found.time is not None and (found.time.source, found.time.seconds, found.time.covered) == ("sampled", 100, 0.995)
+    assert "sampled_waits" not in found.missing and not [line for line in made.warnings if "sampled" in line]
+    assert found.time.words == "95 samples of sessions at work in 190 looks"
+    chart = next(figure for figure in made.figures if figure.id == "waits-over-time")
+    assert [(line.name, line.y) for line in chart.series] == [(CPU, [None, 0.5])]
+    later = database_time(interval(with_them))
+    assert later is not None and later.words.endswith("looks, the first of them from before the interval")
+
+
+def test_few_samples_and_another_source() -> None:
+    """Below a half, waits that were counted all of the time come first; what tells no waits does not."""
+    counted = WITHOUT | {"wait_sampling": [row("a", {"event_type": "IO", "event": "DataFileRead"}, count=500)]}
+    third = database_time(interval(disk() | counted, counted, counted, problems=NO_SAMPLES))
+    assert third is not None and (third.source, third.covered) == ("wait_sampling", 1)
+    alone = database_time(interval(disk() | WITHOUT, WITHOUT, WITHOUT, problems=NO_SAMPLES))
+    assert alone is not None and alone.source == "sampled" and alone.covered == pytest.approx(1 / 3)
+
+
+@pytest.mark.parametrize(("version", "group"), [(150000, FLASH), (160000, FLASH), (170000, OTHER)])
+def test_waits_without_a_name(version: int, group: str) -> None:
+    """From 17 on ours have names: `Extension` is not ours there."""
+    rows = [row("a", {"event_type": "Extension", "event": "Extension"}, count=1000, all_processes=5000),
+            row("b", {"event_type": "Extension", "event": "FlashcacheSingleBlockRead"}, count=500, all_processes=500),
+            row("c", {"event_type": "IO", "event": "DataFileSync"}, all_processes=900)]  # fmt: skip
+    made, found = report.make(interval({"wait_sampling": rows, "database": DATABASE, "settings": TIMED}, version=version))
+    assert found.time is not None
+    assert {wait.event: (wait.group, wait.seconds) for wait in found.time.waits if wait.event != "CPU, and what is not sampled"} == {
+        "Extension: Extension": (group, 20), "Extension: FlashcacheSingleBlockRead": (FLASH, 10),
+    }  # fmt: skip
+    words = next(figure for figure in made.figures if figure.id == "waits").conditions
+    assert ("have no names" in words) == (version < 170000) and "in doubt it counts as a session" in words
 
 
 @pytest.mark.parametrize(
@@ -151,7 +198,7 @@ def test_samples_of_a_part_are_not_used() -> None:
     ],
 )  # fmt: skip
 def test_classes(event_type: str, event: str, group: str) -> None:
-    assert group_of(event_type, event) == group
+    assert group_of(event_type, event, 150000) == group
 
 
 def test_the_cache() -> None:

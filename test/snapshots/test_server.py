@@ -322,6 +322,75 @@ def test_other_extensions(stand_ins: Database) -> None:
     assert [wait["seconds"] for wait in found["time"]["waits"] if wait["event"] == "IO: DataFileRead"] == [0.5]
 
 
+def test_waits_of_sessions_only(stand_ins: Database) -> None:
+    """Of what pg_wait_sampling counts, in one event: a session that is there, sessions that are gone; no process that is no session."""
+    database = stand_ins
+    gone = 2_000_000_000  # no system numbers processes so high
+    writer = database.sql("SELECT writer_pid FROM pg_stat_flashcache")
+    launcher = database.sql("SELECT pid FROM pg_stat_activity WHERE backend_type = 'logical replication launcher'")
+    with psycopg.connect(database.dsn) as session:
+        pids = {
+            "there": session.info.backend_pid, "writer": writer, "launcher": launcher, "by its query": gone + 1, "by its client": gone + 2,
+            "in doubt": gone + 3, "worker": gone + 4, "walsender": gone + 5, "autovacuum": gone + 6, "all": 0, "known late": gone + 7,
+        }  # fmt: skip
+        other = {"by its client": "'Client', 'ClientRead'", "in doubt": "'IO', 'DataFileRead'", "walsender": "'Activity', 'WalSenderMain'",
+                 "autovacuum": "'Timeout', 'VacuumDelay'", "known late": "'IO', 'DataFileRead'", "writer": "'IO', 'DataFileRead'"}  # fmt: skip
+        for name, pid in pids.items():
+            database.sql(f"INSERT INTO ws VALUES ({pid}, 'Extension', 'Extension', {5 if name == 'by its query' else 0}, 1000)")
+            if name in other:
+                database.sql(f"INSERT INTO ws VALUES ({pid}, {other[name]}, 0, 50)")
+        database.pgflash("snapshot")
+        database.sql(f"SELECT pg_terminate_backend({launcher}, 600000)")
+        for number, pid in enumerate(pids.values()):
+            database.sql(f"UPDATE ws SET count = count + {10**number} WHERE pid = {pid} AND event = 'Extension'")
+        database.pgflash("snapshot")
+        # A process that counted as a session shows that it is none: what it had counted is not taken from the others, nor is it a reset.
+        database.sql(
+            f"INSERT INTO ws VALUES ({pids['known late']}, 'Activity', 'BgWriterMain', 0, 1)",
+            f"UPDATE ws SET count = count + 7 WHERE pid = {session.info.backend_pid}",
+        )
+        database.pgflash("snapshot")
+        database.sql(f"UPDATE ws SET count = count + 9 WHERE pid IN ({session.info.backend_pid}, {pids['known late']}, {writer})")
+        database.pgflash("snapshot")
+    moved = [
+        database.sql(
+            "SELECT coalesce(sum((r -> 'moved' ->> 'count')::bigint), 0) FROM pg_flashcache_snapshot_data, jsonb_array_elements(data) r"
+            f" WHERE section = 'wait_sampling' AND snapshot = {number} AND r ->> 'key' = 'Extension/Extension'"
+        )
+        for number in (2, 3, 4)
+    ]
+    assert moved == [
+        str(sum(10 ** list(pids).index(name) for name in ("there", "by its query", "by its client", "in doubt", "known late"))),
+        "0",
+        "9",
+    ]
+    assert report(database, "report", "1", "4")["resets"] == []
+
+
+def test_processes_that_are_not_told_apart(stand_ins: Database) -> None:
+    stand_ins.sql(
+        f"ALTER DATABASE {stand_ins.name} SET pg_wait_sampling.profile_pid = off", "INSERT INTO ws VALUES (0, 'IO', 'DataFileRead', 5, 1)"
+    )
+    stand_ins.pgflash("snapshot")
+    stand_ins.pgflash("snapshot")
+    found = report(stand_ins, "report", "1", "2")
+    assert found["missing"]["wait_sampling"].startswith("pg_wait_sampling.profile_pid is off") and found["time"]["source"] == "database"
+
+
+def test_a_snapshot_by_hand_in_between(database: Database) -> None:
+    """Samples go on over it."""
+
+    def told(one: snapshots.Taken) -> None:
+        if one.id == 1:
+            database.sql("SELECT pg_flashcache_snapshot()")
+
+    with sleeping(database):
+        schedule.Schedule(database.dsn, 3, Wanted(), told, print).run(2)
+    found = report(database, "report", "1", "3")["time"]
+    assert found["source"] == "sampled" and 0 < found["covered"] <= 1
+    assert [wait["group"] for wait in found["waits"] if wait["event"] == "Timeout: PgSleep"] == ["other waits"]
+
+
 def test_advice(database: Database) -> None:
     """What is estimated of other sizes is kept as it was at each snapshot."""
     database.sql("SELECT pg_flashcache_snapshot()", "SELECT pg_flashcache_snapshot()")
