@@ -52,7 +52,7 @@ class Session:
             except psycopg.Error as error:
                 raise Unreachable(
                     f"the server cannot be reached: {said(error)}",
-                    "without a connection string the doctor looks at the machine alone",
+                    "connection strings and PG* variables are libpq's; pgflash doctor without one looks at the machine alone",
                 ) from error
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
