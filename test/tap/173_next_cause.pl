@@ -29,7 +29,7 @@ sub warnings_of
 # The first device, from the start on.
 $node->append_conf('postgresql.conf', "pg_flashcache.file = '$folder/cache'");
 $node->restart;
-is(warnings_of('is off: the folder [^\n]* cannot be found'), 1, 'no folder: a warning');
+is(warnings_of('is off: folder of [^\n]* cannot be found'), 1, 'no folder: a warning');
 mkdir $folder or die $!;
 chmod 0777, $folder or die $!;
 is(warnings_of('is off: [^\n]*other users may write'), 1, 'one that others may write to: a warning of that');
