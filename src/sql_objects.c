@@ -317,10 +317,9 @@ take_texts(HTAB *texts, Tuplestorestate *rows, TupleDesc desc)
 
 /* A statement that has counters, and that this user may see: those of his own roles, as in pg_stat_activity. */
 static bool
-read_statement(uint32 i, FcStatement *s, uint64 *c)
+read_statement(uint32 i, bool sees_all, FcStatement *s, uint64 *c)
 {
-	return fc_stats_statement_read(i, s, c) &&
-		(has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS) || has_privs_of_role(GetUserId(), s->user));
+	return fc_stats_statement_read(i, s, c) && (sees_all || has_privs_of_role(GetUserId(), s->user));
 }
 
 /*
@@ -329,7 +328,7 @@ read_statement(uint32 i, FcStatement *s, uint64 *c)
  * may be any amount.
  */
 static HTAB *
-read_texts(void)
+read_texts(bool sees_all)
 {
 	HASHCTL		ctl = {.keysize = sizeof(TextKey),.entrysize = sizeof(TextEntry),.hcxt = CurrentMemoryContext};
 	Oid			function = find_function();
@@ -352,7 +351,7 @@ read_texts(void)
 	(void) FunctionCallInvoke(call);
 	texts = hash_create("statement texts", 256, &ctl, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 	for (uint32 i = 0; i < fc_stats_statement_places(); i++)
-		if (read_statement(i, &s, c))
+		if (read_statement(i, sees_all, &s, c))
 		{
 			TextKey		key = {s.user, s.db, s.query, s.toplevel};
 			TextEntry  *entry = hash_search(texts, &key, HASH_ENTER, NULL);
@@ -400,6 +399,7 @@ fc_statement_stat(PG_FUNCTION_ARGS)
 {
 	static const Oid args[] = {BOOLOID};
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	bool		sees_all = has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS);
 	uint64		c[FC_PLACE_COUNTERS] = {0};
 	FcStatement s = {0};
 	bool		none = true;
@@ -412,10 +412,10 @@ fc_statement_stat(PG_FUNCTION_ARGS)
 	InitMaterializedSRF(fcinfo, 0);
 	make_statement_row(&row, &s, c, NULL);
 	check_columns(fcinfo, &row, rsinfo->setDesc);
-	texts = PG_GETARG_BOOL(0) ? read_texts() : NULL;
+	texts = PG_GETARG_BOOL(0) ? read_texts(sees_all) : NULL;
 	for (uint32 i = 0; i < fc_stats_statement_places(); i++)
 	{
-		if (!read_statement(i, &s, c))
+		if (!read_statement(i, sees_all, &s, c))
 			continue;
 		make_statement_row(&row, &s, c, text_of(texts, &s));
 		put(rsinfo, &row);

@@ -124,13 +124,14 @@ readable(const char *s)
 	copy = pstrdup(s);
 	for (char *p = copy; *p != '\0';)
 	{
-		int			n = pg_encoding_max_length(encoding);
+		int			n = pg_encoding_mblen(encoding, p);
 
-		while (n > 0 && (n > copy + len - p || pg_encoding_mblen(encoding, p) != n || !pg_verify_mbstr(encoding, p, n, true)))
-			n--;
-		if (n == 0)
+		if (n > copy + len - p || !pg_verify_mbstr(encoding, p, n, true))
+		{
 			*p = '?';
-		p += Max(n, 1);
+			n = 1;
+		}
+		p += n;
 	}
 	return copy;
 }

@@ -292,16 +292,22 @@ fc_store_adopt(uint32 devices, int timeout_ms, FcReason *why)
 	FcDeviceRequest *open[FC_DEVICES] = {NULL};
 	FcDeviceRequest *to_open[FC_DEVICES] = {NULL};
 	ssize_t		result[FC_DEVICES] = {0};
-	int			limit_ms[FC_DEVICES] = {0};
+	uint32		asked = 0;
 	uint32		adopted = 0;
 	uint64		begin;
 
 	Assert(fc_in_writer());
 	for (FcDeviceNo no = 0; no < FC_DEVICES; no++)
 	{
-		limit_ms[no] = timeout_ms;
-		if (!fc_is_among(devices, no) || fc_state_opening(no) == 0)
+		if (!fc_is_among(devices, no))
 			continue;
+		if (fc_state_opening(no) == 0)
+		{
+			fc_fail(&why[no], "Set pg_flashcache.enabled to on first.",
+					"the flash device has not been opened since the server started");
+			continue;
+		}
+		asked |= FC_DEVICE_BIT(no);
 		r[no] = fc_new_adopt(no, &result[no]);
 
 		/*
@@ -310,26 +316,17 @@ fc_store_adopt(uint32 devices, int timeout_ms, FcReason *why)
 		 */
 		if (r[no] != NULL && r[no]->claimed && timeout_ms > 0)
 			open[no] = r[no];
-		else if (r[no] != NULL)
-		{
+		else
 			to_open[no] = r[no];
-			limit_ms[no] = fc_open_timeout(timeout_ms);
-		}
 	}
 	begin = fc_now_ns();
 	fc_call_send_all(r);
 	await(open, result, begin, timeout_ms);
 	await(to_open, result, begin, fc_open_timeout(timeout_ms));
 	for (FcDeviceNo no = 0; no < FC_DEVICES; no++)
-	{
-		if (!fc_is_among(devices, no))
-			continue;
-		if (fc_state_opening(no) == 0)
-			fc_fail(&why[no], "Set pg_flashcache.enabled to on first.",
-					"the flash device has not been opened since the server started");
-		else if (fc_end_adopt(r[no], result[no], limit_ms[no], &why[no]))
+		if (fc_is_among(asked, no) &&
+			fc_end_adopt(r[no], result[no], to_open[no] != NULL ? fc_open_timeout(timeout_ms) : timeout_ms, &why[no]))
 			adopted |= FC_DEVICE_BIT(no);
-	}
 	return adopted;
 }
 
