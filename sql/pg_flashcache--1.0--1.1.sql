@@ -2073,7 +2073,7 @@ CREATE FUNCTION pg_flashcache_admission_rows(
 	OUT sampled_reads bigint)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'fc_admission_rows'
-LANGUAGE C VOLATILE PARALLEL SAFE ROWS 5;
+LANGUAGE C VOLATILE PARALLEL SAFE ROWS 6;
 
 COMMENT ON FUNCTION pg_flashcache_admission_rows() IS
 	'the candidates of pg_flashcache.admission = auto; see view pg_flashcache_admission';
@@ -2085,7 +2085,7 @@ COMMENT ON VIEW pg_flashcache_admission IS
 	'the candidates among which pg_flashcache.admission = auto chooses, one row each, and what caches in miniature predict of them; empty without a cache';
 
 COMMENT ON COLUMN pg_flashcache_admission.candidate IS
-	'all: every page; ghost_half, ghost: pages evicted before, within half as many evictions as there are slots, or as many; page, region: pages, or regions of 32 pages, that are evicted more often than the one that they would replace';
+	'all: every page; ghost_half, ghost, ghost_two: pages evicted before, within half as many evictions as there are slots, as many, or one and a half times as many; page, region: pages, or regions of 32 pages, that are evicted more often than the one that they would replace';
 COMMENT ON COLUMN pg_flashcache_admission.in_force IS
 	'whether pages are admitted by it at present';
 COMMENT ON COLUMN pg_flashcache_admission.chosen IS

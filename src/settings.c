@@ -86,6 +86,7 @@ static const struct config_enum_entry admission_options[] = {
 	{"reuse", FC_ADMIT_REUSE, false},
 	{"ghost_half", FC_ADMIT_GHOST_HALF, false},
 	{"ghost", FC_ADMIT_GHOST, false},
+	{"ghost_two", FC_ADMIT_GHOST_TWO, false},
 	{"page", FC_ADMIT_PAGE, false},
 	{"region", FC_ADMIT_REGION, false},
 	{NULL, 0, false},
@@ -326,7 +327,7 @@ fc_settings_define(void)
 							 PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomEnumVariable(asked("pg_flashcache.admission"),
 							 "Which pages evicted from shared buffers are written to flash.",
-							 "auto: what would get the most hits, by caches in miniature; all: every page; reuse: pages evicted before; ghost_half, ghost, page, region: one of those among which auto chooses.",
+							 "auto: what would get the most hits, by caches in miniature; all: every page; reuse: pages evicted before; ghost_half, ghost, ghost_two, page, region: one of those among which auto chooses.",
 							 &fc_setting_admission, FC_ADMIT_AUTO, admission_options,
 							 PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomRealVariable(asked("pg_flashcache.write_limit"),

@@ -137,7 +137,7 @@ is(on_flash(), 1, 'changed: that is the second one');
 sub shown { return ask(q{SELECT string_agg(candidate, ' ' ORDER BY candidate) FILTER (WHERE in_force), string_agg(candidate, ' ') FILTER (WHERE chosen) FROM pg_flashcache_admission}) }
 
 is(shown(), '|page', 'reuse: none of the candidates is in force');
-foreach my $candidate ('all', 'ghost_half', 'ghost', 'page', 'region')
+foreach my $candidate ('all', 'ghost_half', 'ghost', 'ghost_two', 'page', 'region')
 {
 	set_admission($candidate);
 	is(shown(), "$candidate|page", "$candidate: is in force");
