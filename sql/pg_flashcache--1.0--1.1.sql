@@ -1209,6 +1209,28 @@ GRANT EXECUTE ON FUNCTION pg_flashcache_warmth() TO pg_read_all_stats;
 GRANT EXECUTE ON FUNCTION pg_flashcache_is_warm(float8) TO pg_read_all_stats;
 GRANT SELECT ON pg_flashcache_warmth TO pg_read_all_stats;
 
+-- ---- maps ----
+
+CREATE FUNCTION pg_flashcache_export_map(
+	database oid,
+	buffers boolean,
+	OUT reltablespace oid,
+	OUT reldatabase oid,
+	OUT relfilenode oid,
+	OUT heat smallint,
+	OUT first_block bigint,
+	OUT pages integer,
+	OUT bitmap bytea)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'fc_export_map_with'
+LANGUAGE C VOLATILE PARALLEL SAFE;
+
+COMMENT ON FUNCTION pg_flashcache_export_map(oid, boolean) IS
+	'map of the pages in the flash cache and, if the second argument is true, in shared_buffers, for pg_flashcache_import_map() of another server';
+
+REVOKE ALL ON FUNCTION pg_flashcache_export_map(oid, boolean) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION pg_flashcache_export_map(oid, boolean) TO pg_read_all_stats;
+
 -- ---- devices ----
 
 CREATE FUNCTION pg_flashcache_device_rows(

@@ -56,6 +56,7 @@ int			fc_setting_max_shutdown_delay = 10000;
 int			fc_setting_keep_limit = 80;
 int			fc_setting_max_policy_files = 4000;
 bool		fc_setting_follow = false;
+bool		fc_setting_follow_buffers = true;
 char	   *fc_setting_follow_conninfo = NULL;
 int			fc_setting_follow_interval = 60;
 
@@ -419,6 +420,11 @@ fc_settings_define(void)
 							 "On a standby, loads to flash what its primary has on flash.",
 							 "The primary is asked again and again; the pages are read from the standby's own data files.",
 							 &fc_setting_follow, false,
+							 PGC_SIGHUP, 0, NULL, NULL, NULL);
+	DefineCustomBoolVariable(asked("pg_flashcache.follow_buffers"),
+							 "On a standby, loads to flash what its primary has in shared_buffers, too.",
+							 "After a failover these pages are asked for first.",
+							 &fc_setting_follow_buffers, true,
 							 PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomStringVariable(asked("pg_flashcache.follow_conninfo"),
 							   "Connection string of the server that is followed.",

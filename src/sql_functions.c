@@ -43,6 +43,7 @@ FC_EXPORT Datum fc_scrub(PG_FUNCTION_ARGS);
 FC_EXPORT Datum fc_prewarm_relation(PG_FUNCTION_ARGS);
 FC_EXPORT Datum fc_prewarm_progress(PG_FUNCTION_ARGS);
 FC_EXPORT Datum fc_export_map(PG_FUNCTION_ARGS);
+FC_EXPORT Datum fc_export_map_with(PG_FUNCTION_ARGS);
 FC_EXPORT Datum fc_import_map(PG_FUNCTION_ARGS);
 FC_EXPORT Datum fc_compare_map(PG_FUNCTION_ARGS);
 
@@ -56,6 +57,7 @@ PG_FUNCTION_INFO_V1(fc_scrub);
 PG_FUNCTION_INFO_V1(fc_prewarm_relation);
 PG_FUNCTION_INFO_V1(fc_prewarm_progress);
 PG_FUNCTION_INFO_V1(fc_export_map);
+PG_FUNCTION_INFO_V1(fc_export_map_with);
 PG_FUNCTION_INFO_V1(fc_import_map);
 PG_FUNCTION_INFO_V1(fc_compare_map);
 
@@ -256,20 +258,19 @@ add_map_row(Row *row, const FcMapRow *of)
 	add(row, BYTEAOID, PointerGetDatum(bitmap), false);
 }
 
-Datum
-fc_export_map(PG_FUNCTION_ARGS)
+/* The first argument is the database, or NULL. */
+static void
+export_map(FunctionCallInfo fcinfo, bool buffers)
 {
-	static const Oid args[] = {OIDOID};
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	FcMapExport *map;
 	FcMapRow	of = {0};
 	Row			row;
 
-	check_declared_nulls(fcinfo, RECORDOID, true, lengthof(args), args, 0);
 	InitMaterializedSRF(fcinfo, 0);
 	add_map_row(&row, &of);
 	check_columns(fcinfo, &row, rsinfo->setDesc);
-	map = fc_map_export_begin(PG_ARGISNULL(0), PG_ARGISNULL(0) ? InvalidOid : PG_GETARG_OID(0));
+	map = fc_map_export_begin(PG_ARGISNULL(0), PG_ARGISNULL(0) ? InvalidOid : PG_GETARG_OID(0), buffers);
 	while (fc_map_export_next(map, &of))
 	{
 		add_map_row(&row, &of);
@@ -277,6 +278,29 @@ fc_export_map(PG_FUNCTION_ARGS)
 		pfree(DatumGetPointer(row.values[row.n - 1]));
 	}
 	fc_map_export_end(map);
+}
+
+Datum
+fc_export_map(PG_FUNCTION_ARGS)
+{
+	static const Oid args[] = {OIDOID};
+
+	check_declared_nulls(fcinfo, RECORDOID, true, lengthof(args), args, 0);
+	export_map(fcinfo, false);
+	return (Datum) 0;
+}
+
+Datum
+fc_export_map_with(PG_FUNCTION_ARGS)
+{
+	static const Oid args[] = {OIDOID, BOOLOID};
+
+	check_declared_nulls(fcinfo, RECORDOID, true, lengthof(args), args, 0);
+	if (PG_ARGISNULL(1))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("argument %d of function %s must not be null", 2, format_procedure(fcinfo->flinfo->fn_oid))));
+	export_map(fcinfo, PG_GETARG_BOOL(1));
 	return (Datum) 0;
 }
 
