@@ -235,6 +235,17 @@ fc_policy_extents_fit(uint64_t used, uint64_t slots)
 }
 
 /*
+ * Do so many neighbours that nobody has asked for take slots that the others
+ * should not wait to become wanted twice?  They go one by one, and no more are
+ * brought once the cache is full.
+ */
+static inline bool
+fc_policy_extents_give_way(uint64_t unproven, uint64_t slots)
+{
+	return unproven > slots / 16;
+}
+
+/*
  * One extent in how many should be read: 1 while it pays.  `interval` is the
  * present one.  A page of a seek takes the disk `disk_ns`, one of a stream
  * `stream_ns`; 0 where not known.  *verdict: this was a verdict, and what has

@@ -207,7 +207,9 @@ fc_directory_offer(const FcTag *tag, uint64 hash, uint64 region, bool any, FcLoo
 	if (any || before == FC_LOOKED_WANTED)
 		return FC_OFFER_WANTED;
 	if (fc_policy_by_number(mode))
-		return beats_victim(hash, mode == FC_ADMIT_REGION ? fc_regions_worth(region) : count, is_filling(), keep_percent) ?
+		return beats_victim(hash, mode == FC_ADMIT_REGION ? fc_regions_worth(region) : count,
+							is_filling() || fc_policy_extents_give_way(fc_directory_unproven(), fc_directory_capacity()),
+							keep_percent) ?
 			FC_OFFER_WANTED : FC_OFFER_NOT_USEFUL;
 	/* where it is now, it has come by this eviction */
 	if (before == FC_LOOKED_REFUSED)

@@ -377,6 +377,7 @@ extents(void)
 
 #define INTERVAL(now, slots, disk, stream) fc_policy_extents(now, &since, slots, disk, stream, &verdict)
 	check(fc_policy_extents_fit(93, 100) && !fc_policy_extents_fit(94, 100), "extents: one slot in 16 is left");
+	check(!fc_policy_extents_give_way(6, 100) && fc_policy_extents_give_way(7, 100), "extents: more than one slot in 16 has to give way");
 	check(fc_policy_extents_fit(UINT64_C(2013265919), UINT64_C(2147483647)) &&
 		  !fc_policy_extents_fit(UINT64_C(2013265920), UINT64_C(2147483647)), "extents: of many, too");
 	check(INTERVAL(1, 1024, 4e6, 0) == 1 && !verdict, "extents: no verdict without extents");
