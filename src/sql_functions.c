@@ -310,6 +310,13 @@ fc_compare_map(PG_FUNCTION_ARGS)
 static void
 no_writer(void)
 {
+	const char *wait_event;
+
+	if (fc_writer_pid(&wait_event) != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("the pg_flashcache writer has just begun, and is looking at the devices"),
+				 errhint("Try again in a moment.")));
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			 errmsg("the pg_flashcache writer is not running"),
@@ -320,6 +327,7 @@ Datum
 fc_enable(PG_FUNCTION_ARGS)
 {
 	FcReason	why;
+	FcReason	hangs;
 	FcState		state = fc_cache_state();
 
 	check_declared(fcinfo, BOOLOID, false, 0, NULL);
@@ -347,6 +355,7 @@ fc_enable(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("pg_flashcache could not be enabled: %s", why.message),
+				 fc_setting_io_timeout == 0 && fc_writer_hanging_device(&hangs) ? errdetail("%s.", hangs.message) : 0,
 				 why.hint[0] ? errhint("%s", why.hint) : 0));
 	PG_RETURN_BOOL(true);
 }
