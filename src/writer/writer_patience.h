@@ -16,7 +16,7 @@
 /*
  * Once a second, while a session waits: a NOTICE if a device has not answered
  * the writer for a while.  *told, false at first: it has been raised.  Raises
- * nothing else.
+ * an error only where waiting does, if the session is cancelled.
  */
 extern void fc_writer_tell_wait(bool *told);
 
