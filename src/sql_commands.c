@@ -30,13 +30,6 @@ PG_FUNCTION_INFO_V1(fc_scrub);
 static void
 no_writer(void)
 {
-	const char *wait_event;
-
-	if (fc_writer_pid(&wait_event) != 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("the pg_flashcache writer has just begun, and is looking at the devices"),
-				 errhint("Try again in a moment.")));
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			 errmsg("the pg_flashcache writer is not running"),
@@ -125,7 +118,16 @@ fc_scrub(PG_FUNCTION_ARGS)
 				 errmsg("the flash cache is already being erased"),
 				 errhint("Wait for the other session, or cancel it.")));
 	if (how == FC_SCRUB_NO_WRITER)
+	{
+		const char *wait_event;
+
+		if (fc_writer_pid(&wait_event) != 0)
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("the pg_flashcache writer has just begun, and is looking at the devices"),
+					 errhint("Try again in a moment.")));
 		no_writer();
+	}
 	check_scrub_possible();
 	if (result.why.message[0] != '\0')
 		ereport(ERROR,
