@@ -29,8 +29,8 @@ my $control = fc_control($node);
 fc_failpoint($control, 'probe_due', 'error');
 
 # Each page by itself, and backwards: what is read in a row may be left to the disk.
-my $alone = "SELECT count(x.val) FROM generate_series(@{[PAGES - 1]}, 0, -1) n, "
-  . "LATERAL (SELECT val FROM t WHERE ctid = format('(%s,1)', n)::tid OFFSET 0) x";
+my $alone = "SELECT count(x.val) FROM generate_series(@{[PAGES - 1]}, 0, -1) block, "
+  . "LATERAL (SELECT val FROM t WHERE ctid = format('(%s,1)', block)::tid OFFSET 0) x";
 
 sub set
 {
