@@ -46,9 +46,9 @@ typedef struct DeviceShared
 								 * that it passed, ns; a late look does no
 								 * harm */
 	pg_atomic_uint64 asked_at;	/* when its process got the request that it
-								 * has not answered, or said last that it
-								 * goes on, ns, 0 = none; for who waits for
-								 * the writer */
+								 * has not answered, or said last that it goes
+								 * on, ns, 0 = none; for who waits for the
+								 * writer */
 	pg_atomic_uint32 wrong_in_a_row;	/* pages with wrong content; no order
 										 * needed */
 	pg_atomic_uint32 doubtful;	/* what is there must be forgotten before it
