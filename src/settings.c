@@ -75,9 +75,17 @@ static struct
 }			asked_for[MAX_SETTINGS];
 static int	nasked = 0;
 
+/*
+ * Options that are on or off as well take the spellings that the server's own
+ * take (compute_query_id, for example), and don't show them.  Only a boolean
+ * takes shorter ones, such as "t".
+ */
 static const struct config_enum_entry probe_options[] = {
 	{"auto", FC_PROBE_AUTO, false},
 	{"off", FC_PROBE_OFF, false},
+	{"false", FC_PROBE_OFF, true},
+	{"no", FC_PROBE_OFF, true},
+	{"0", FC_PROBE_OFF, true},
 	{NULL, 0, false},
 };
 
@@ -97,27 +105,35 @@ static const struct config_enum_entry extents_options[] = {
 	{"auto", FC_EXTENTS_AUTO, false},
 	{"on", FC_EXTENTS_ON, false},
 	{"off", FC_EXTENTS_OFF, false},
+	{"true", FC_EXTENTS_ON, true},
+	{"false", FC_EXTENTS_OFF, true},
+	{"yes", FC_EXTENTS_ON, true},
+	{"no", FC_EXTENTS_OFF, true},
+	{"1", FC_EXTENTS_ON, true},
+	{"0", FC_EXTENTS_OFF, true},
 	{NULL, 0, false},
 };
 
 static const struct config_enum_entry bypass_options[] = {
 	{"auto", FC_BYPASS_MODE_AUTO, false},
 	{"off", FC_BYPASS_MODE_OFF, false},
+	{"false", FC_BYPASS_MODE_OFF, true},
+	{"no", FC_BYPASS_MODE_OFF, true},
+	{"0", FC_BYPASS_MODE_OFF, true},
 	{NULL, 0, false},
 };
 
-/* It was a boolean: those spellings are accepted, and not shown. */
 static const struct config_enum_entry track_statements_options[] = {
 	{"off", FC_TRACK_STATEMENTS_OFF, false},
 	{"auto", FC_TRACK_STATEMENTS_AUTO, false},
 	{"on", FC_TRACK_STATEMENTS_ON, false},
-	{"false", FC_TRACK_STATEMENTS_OFF, true},
 	{"true", FC_TRACK_STATEMENTS_ON, true},
-	{"no", FC_TRACK_STATEMENTS_OFF, true},
+	{"false", FC_TRACK_STATEMENTS_OFF, true},
 	{"yes", FC_TRACK_STATEMENTS_ON, true},
-	{"0", FC_TRACK_STATEMENTS_OFF, true},
+	{"no", FC_TRACK_STATEMENTS_OFF, true},
 	{"1", FC_TRACK_STATEMENTS_ON, true},
-	{NULL, 0, false}
+	{"0", FC_TRACK_STATEMENTS_OFF, true},
+	{NULL, 0, false},
 };
 
 static bool
