@@ -28,9 +28,9 @@ def figure(bench: Bench) -> None:
         say(f"PostgreSQL {bench.major} reads synchronously")
         return
     bench.lab_disk(3500)
-    bench.pages("stock", PAGES, TABLE).stop()
-    for arm in arms[1:]:
-        bench.clone("stock", arm)
+    bench.pages("original", PAGES, TABLE).stop()
+    for arm in arms:
+        bench.clone("original", arm)
     for method in METHODS:
         for arm in arms:
             _start(bench, arm, method)
