@@ -176,7 +176,8 @@ def mount_options(path: Path) -> str:
 
 
 def _mount(path: Path) -> tuple[str, str]:
-    """Type and options of the one that a path is on; of several at one place the last."""
+    """Type and options of the one that a path is on; of several at one place the last. psutil lists mounts, and leaves it to the
+    caller which of them a path is on; findmnt asks the kernel, also below links and bind mounts."""
     command = [find_program("findmnt", "/usr/bin"), "--noheadings", "--output", "FSTYPE,OPTIONS", "--target", str(path.resolve())]
     words = run(command, what="findmnt", check=False).stdout.split()
     return (words[-2], words[-1]) if len(words) > 1 else ("unknown", "")

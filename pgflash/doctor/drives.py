@@ -123,7 +123,7 @@ class Cache:
                 f"GRANT pg_monitor TO {self.role}; GRANT EXECUTE ON FUNCTION pg_flashcache_report_drive({ARGUMENTS}) TO {self.role}",
             ) from error
         except psycopg.Error as error:
-            raise BrokeOff(f"the server could not be told: {str(error).strip()}") from error
+            raise BrokeOff(f"the report could not be stored on the server: {str(error).strip()}") from error
 
     def paths(self) -> list[str]:
         rows = self._run(sql.SQL("SELECT path FROM {}.{} ORDER BY device").format(self.schema, sql.SQL("pg_stat_flashcache_device_health")))
