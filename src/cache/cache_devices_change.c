@@ -147,6 +147,9 @@ end_of_opening(bool opened, FcReason *error)
 	else if (fc_store_state(no) != FC_DEVICE_CLOSED || fc_cache_state() != FC_STATE_DISABLED)
 		fc_store_set_state(no, FC_DEVICE_OFF, error);
 	fc_devices_write_list();
+	/* D8: its process may have opened it, for all checks and the trial */
+	if (change.was_disabled)
+		fc_store_release(no, fc_setting_io_timeout);
 	return FC_CHANGE_FAILED;
 }
 
