@@ -371,7 +371,8 @@ take_over(FcDeviceNo no)
 	if (state == FC_DEVICE_NONE)
 	{
 		/* D8: that it was removed is all that counts */
-		fc_list_set_entry(no, &none);
+		if (fc_list_entry(no, &entry))
+			fc_list_set_entry(no, &none);
 		return false;
 	}
 	(void) fc_list_entry(no, &entry);
@@ -423,7 +424,12 @@ start_with_list(FcState state)
 	static FcDeviceList list;
 	bool		there;
 
-	if (state != FC_STATE_STARTING && state != FC_STATE_DISABLED)
+	if (*fc_list_changed)
+	{
+		fc_devices_write_list();
+		return;
+	}
+	if (state != FC_STATE_STARTING)
 		return;
 	if (fc_list_read(&list, &there))
 		fc_devices_place_list(&list);

@@ -66,6 +66,12 @@ extern bool fc_list_entry(FcDeviceNo no, FcDeviceEntry *entry);
 extern void fc_list_set_entry(FcDeviceNo no, const FcDeviceEntry *entry);
 
 /*
+ * Has an entry of it changed since the file was written, by whatever writer?  The
+ * file says then what is no longer so.  In shared memory.  Writer only.
+ */
+extern bool *fc_list_changed;
+
+/*
  * Makes sure that there is an identity for the next opening to give it, also to
  * the first device.  True if it is new: then the file is to be written first.
  * It has been given that, or another one: fc_list_take_back().
