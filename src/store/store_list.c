@@ -169,5 +169,5 @@ fc_list_believes(FcSlotNo slot, uint64 log, uint64 group)
 {
 	const FcChunkSince *since = &fc_device_list->since[fc_map_chunk(slot)];
 
-	return since->log != log || group > since->group;
+	return since->log != FC_EVERY_LOG && (since->log != log || group > since->group);
 }
