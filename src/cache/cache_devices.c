@@ -210,7 +210,7 @@ probe_failed(FcDeviceNo no, const FcReason *error)
 	fc_store_set_reason(no, error);
 	trouble[no].pause_s = fc_policy_longer_pause(trouble[no].pause_s);
 	schedule_probe(no);
-	if (strcmp(before.message, error->message) != 0 && fc_policy_warn(&trouble[no].warnings, error->message, fc_now_ns()))
+	if (!fc_policy_same_cause(before.message, error->message) && fc_policy_warn(&trouble[no].warnings, error->message, fc_now_ns()))
 		tell_trouble(no, entry.path, error, WARNING);
 }
 

@@ -186,7 +186,7 @@ probe(void)
 		probe_paused();
 	else if (!fc_writer_open_device(&error))
 	{
-		other = strcmp(before.message, error.message) != 0;
+		other = !fc_policy_same_cause(before.message, error.message);
 		fc_cache_set_reason(&error);
 		(void) fc_writer_wait_for_others(&error);
 	}
