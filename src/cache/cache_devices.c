@@ -417,7 +417,7 @@ end_of_take_over(FcDeviceNo no, bool adopted, FcReason *why)
 	fc_devices_set_flags(no, entry.slots, true, true);
 }
 
-/* D7; not again by a writer that comes after one that has removed all of them. */
+/* D7; not by a writer that comes after one that has removed all of them, and maybe could not say so in the file. */
 static void
 start_with_list(FcState state)
 {

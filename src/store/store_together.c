@@ -344,7 +344,8 @@ fc_store_release_all(uint32 devices, int timeout_ms)
 	for (FcDeviceNo no = 0; no < FC_DEVICES; no++)
 		if (fc_is_among(devices, no))
 			r[no] = fc_new_close(no, &result[no]);
-	fc_call_make_all(r, result, fc_close_timeout(timeout_ms));
+	fc_call_send_all(r);
+	fc_call_await_all(r, result, fc_now_ns(), fc_close_timeout(timeout_ms));
 	for (FcDeviceNo no = 0; no < FC_DEVICES; no++)
 		if (fc_is_among(devices, no))
 			fc_end_close(no, result[no]);
