@@ -40,7 +40,7 @@ fc_devices_set_position(uint64 log, uint64 group)
 	position.group = group;
 	if (!other || log == 0 || log == FC_EVERY_LOG)
 		return;
-	/* the log that was not known has been loaded, or given up; this one goes on */
+	/* what was not known has been loaded, or given up; this one goes on */
 	for (uint32 chunk = 0; chunk < nchunks(); chunk++)
 		if (fc_device_list->since[chunk].log == FC_EVERY_LOG)
 		{

@@ -37,9 +37,9 @@ fc_together_suspect(FcDeviceNo no, int timeout_ms)
 
 	/*
 	 * Without a time-out it was the kernel that gave up, and nobody bounds a
-	 * wait.  All that may be suspect have been asked together with this one.  And a
-	 * device that is not in use is one that is being tried before it is, by a
-	 * writer that does not wait for it (H8), or has gone off since.
+	 * wait.  All that may be suspect have been asked together with this one.
+	 * And a device that is not in use is one that is being tried before it
+	 * is, by a writer that does not wait for it (H8), or has gone off since.
 	 */
 	if (timeout_ms <= 0 || together || !fc_device_readable(no))
 		return;

@@ -8,6 +8,7 @@ use FlashCacheDevices;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
+use Time::HiRes qw(usleep);
 
 use constant MB => 1 << 20;
 
@@ -99,8 +100,14 @@ sub end_writer
 	my $writer = $node->safe_psql('postgres', 'SELECT writer_pid FROM pg_stat_flashcache');
 	kill 'TERM', $writer;
 	$node->poll_query_until('postgres', "SELECT writer_pid <> $writer FROM pg_stat_flashcache") or die 'no new writer';
-	fc_writer_round($node);
-	return;
+	# it has looked at the list when it answers
+	for (1 .. 10 * $PostgreSQL::Test::Utils::timeout_default)
+	{
+		my ($rc, undef, $stderr) = $node->psql('postgres', "SELECT pg_flashcache_disable_device('/nowhere')");
+		return if $stderr !~ /has just begun|does not run/;
+		usleep(100_000);
+	}
+	die 'the new writer does not answer';
 }
 
 sub is_stuck
