@@ -285,6 +285,12 @@ cause_of(const char *reason)
 }
 
 bool
+fc_policy_same_cause(const char *a, const char *b)
+{
+	return cause_of(a) == cause_of(b);
+}
+
+bool
 fc_policy_warn(FcWarnings *warnings, const char *reason, uint64_t now_ns)
 {
 	uint64_t	cause = cause_of(reason);

@@ -189,6 +189,9 @@ typedef struct FcWarnings
  */
 extern bool fc_policy_warn(FcWarnings *warnings, const char *reason, uint64_t now_ns);
 
+/* Have two reasons the same cause? */
+extern bool fc_policy_same_cause(const char *a, const char *b);
+
 /* ---- is the cache of use? ---- */
 
 #define FC_VERDICT_READS 64		/* pages that a verdict is based on, at least */

@@ -81,7 +81,7 @@ extern bool fc_cache_set_state(FcState state, const FcReason *why);
  */
 extern bool fc_cache_resume(void);
 
-/* A new reason for the state that it is in.  It is not logged. */
+/* A new reason for the state that it is in.  The caller logs it, or not. */
 extern void fc_cache_set_reason(const FcReason *why);
 
 /* The first device has failed for good: the cache goes off, unless it has others in use.  In any process that was told so (FC_IO_BROKEN). */

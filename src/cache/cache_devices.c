@@ -210,7 +210,7 @@ probe_failed(FcDeviceNo no, const FcReason *error)
 	fc_store_set_reason(no, error);
 	trouble[no].pause_s = fc_policy_longer_pause(trouble[no].pause_s);
 	schedule_probe(no);
-	if (strcmp(before.message, error->message) != 0 && fc_policy_warn(&trouble[no].warnings, error->message, fc_now_ns()))
+	if (!fc_policy_same_cause(before.message, error->message) && fc_policy_warn(&trouble[no].warnings, error->message, fc_now_ns()))
 		tell_trouble(no, entry.path, error, WARNING);
 }
 
@@ -371,7 +371,8 @@ take_over(FcDeviceNo no)
 	if (state == FC_DEVICE_NONE)
 	{
 		/* D8: that it was removed is all that counts */
-		fc_list_set_entry(no, &none);
+		if (fc_list_entry(no, &entry))
+			fc_list_set_entry(no, &none);
 		return false;
 	}
 	(void) fc_list_entry(no, &entry);
@@ -416,14 +417,19 @@ end_of_take_over(FcDeviceNo no, bool adopted, FcReason *why)
 	fc_devices_set_flags(no, entry.slots, true, true);
 }
 
-/* D7; not again by a writer that comes after one that has removed all of them. */
+/* D7; not by a writer that comes after one that has removed all of them, and maybe could not say so in the file. */
 static void
 start_with_list(FcState state)
 {
 	static FcDeviceList list;
 	bool		there;
 
-	if (state != FC_STATE_STARTING && state != FC_STATE_DISABLED)
+	if (*fc_list_changed)
+	{
+		fc_devices_write_list();
+		return;
+	}
+	if (state != FC_STATE_STARTING)
 		return;
 	if (fc_list_read(&list, &there))
 		fc_devices_place_list(&list);

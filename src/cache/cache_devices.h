@@ -32,7 +32,7 @@ extern bool fc_devices_there(void);
 /* Slots of all devices that are there, or will be again: those that are disabled, or go, don't count. */
 extern uint32 fc_devices_slots(void);
 
-/* Where the log is at present: given to chunks that are placed. */
+/* Where the log is at present (fc_warm_position()): given to chunks that are placed, or begin empty. */
 extern void fc_devices_set_position(uint64 log, uint64 group);
 
 /* Once a round, when nothing is staged: opens those that are to be opened, tells the log of trouble. */

@@ -94,7 +94,7 @@ fc_devices_remove(FcDeviceNo no)
 {
 	static const FcDeviceEntry none = {""};
 
-	fc_devices_unplace(no, 0);
+	fc_devices_unplace(no);
 	fc_store_set_state(no, FC_DEVICE_NONE, NULL);
 	fc_store_forget(no);
 	fc_list_set_entry(no, &none);
@@ -147,6 +147,9 @@ end_of_opening(bool opened, FcReason *error)
 	else if (fc_store_state(no) != FC_DEVICE_CLOSED || fc_cache_state() != FC_STATE_DISABLED)
 		fc_store_set_state(no, FC_DEVICE_OFF, error);
 	fc_devices_write_list();
+	/* D8: its process may have opened it, for all checks and the trial */
+	if (change.was_disabled)
+		fc_store_release(no, fc_setting_io_timeout);
 	return FC_CHANGE_FAILED;
 }
 
@@ -290,7 +293,7 @@ static void
 before_resized(bool same)
 {
 	if (!same)
-		fc_devices_forget(resized);
+		fc_devices_begin_empty(resized);
 	else
 		fc_directory_forget_erased();
 	fc_cache_scrub_has_come(resized);

@@ -75,8 +75,11 @@ extern bool fc_devices_place_more(FcDeviceNo no, uint32 slots, FcReason *error);
 /* Would that find place? */
 extern bool fc_devices_would_fit(FcDeviceNo no, uint32 slots, FcReason *error);
 
-/* Chunks of the device from that place on are absent from now on: they have been drained. */
-extern void fc_devices_unplace(FcDeviceNo no, uint32 from_index);
+/* It is another device than before, or in doubt: forgets what it had, also what a log has of it that is not loaded yet. */
+extern void fc_devices_begin_empty(FcDeviceNo no);
+
+/* Its chunks are absent from now on: they have been drained. */
+extern void fc_devices_unplace(FcDeviceNo no);
 
 /* At start. */
 extern void fc_devices_place_list(const FcDeviceList *list);

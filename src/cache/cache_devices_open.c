@@ -97,7 +97,7 @@ static void
 before_use(bool same)
 {
 	if (!same || fc_store_doubtful(opening))
-		fc_devices_forget(opening);
+		fc_devices_begin_empty(opening);
 	else
 		fc_directory_forget_erased();
 	fc_store_forget_wrong(opening);

@@ -24,17 +24,31 @@
 /* The log's, as far as the writer knows. */
 static FcChunkSince position;
 
-void
-fc_devices_set_position(uint64 log, uint64 group)
-{
-	position.log = log;
-	position.group = group;
-}
-
 static uint32
 nchunks(void)
 {
 	return fc_chunks(fc_directory_slots());
+}
+
+void
+fc_devices_set_position(uint64 log, uint64 group)
+{
+	bool		other = log != position.log;
+	bool		changed = false;
+
+	position.log = log;
+	position.group = group;
+	if (!other || log == 0 || log == FC_EVERY_LOG)
+		return;
+	/* what was not known has been loaded, or given up; this one goes on */
+	for (uint32 chunk = 0; chunk < nchunks(); chunk++)
+		if (fc_device_list->since[chunk].log == FC_EVERY_LOG)
+		{
+			fc_device_list->since[chunk] = position;
+			changed = true;
+		}
+	if (changed)
+		fc_devices_write_list();
 }
 
 /* The chunk that lies in that place of a device; nchunks() if there is none. */
@@ -154,12 +168,24 @@ fc_devices_place_more(FcDeviceNo no, uint32 slots, FcReason *error)
 }
 
 void
-fc_devices_unplace(FcDeviceNo no, uint32 from_index)
+fc_devices_begin_empty(FcDeviceNo no)
+{
+	uint32		index;
+
+	fc_devices_forget(no);
+	/* with the first one the log begins anew */
+	for (uint32 chunk = 0; no != FC_THE_DEVICE && chunk < nchunks(); chunk++)
+		if (fc_store_chunk(chunk, &index) == no)
+			fc_device_list->since[chunk] = position;	/* K17 */
+}
+
+void
+fc_devices_unplace(FcDeviceNo no)
 {
 	uint32		index;
 
 	for (uint32 chunk = 0; chunk < nchunks(); chunk++)
-		if (fc_store_chunk(chunk, &index) == no && index >= from_index)
+		if (fc_store_chunk(chunk, &index) == no)
 		{
 			fc_directory_set_chunk(chunk, 0, 0, false);
 			fc_store_set_chunk(chunk, FC_NO_DEVICE, 0);

@@ -186,17 +186,19 @@ erase(const FcSlotNo *slots, int n, bool *broken)
 {
 	static char zeros[BLCKSZ];
 	char	   *pages[BATCH];
-	FcIo		io = FC_IO_BROKEN;
+	FcDeviceNo	no = fc_store_device_of(slots[0]);	/* a run lies on one */
+	FcIo		io = *broken ? FC_IO_BROKEN : FC_IO_FAILED;
 
 	Assert(n > 0 && n <= BATCH && n <= FC_STORE_MAX_RUN);
 	Assert(!fc_directory_locked());
 	for (int i = 0; i < BATCH; i++)
 		pages[i] = zeros;
-	if (!*broken)
+	/* one that has hung is not asked again */
+	if (!*broken && fc_store_unanswered_ns(no) == 0)
 		io = fc_store_write(slots[0], pages, n, fc_setting_io_timeout); /* Z2 */
 	*broken = io == FC_IO_BROKEN;
 	fc_failpoint(FC_FP_SCRUB_WRITTEN);
-	if (io == FC_IO_FAILED && n > 1)
+	if (io == FC_IO_FAILED && n > 1 && fc_store_unanswered_ns(no) == 0)
 	{
 		/* one bad slot shall not save its neighbours */
 		for (int i = 0; i < n; i++)
@@ -209,10 +211,10 @@ erase(const FcSlotNo *slots, int n, bool *broken)
 	{
 		fc_count_n(FC_SLOTS_ERASED, n);
 		so_far.erased += n;
-		erased_on[fc_store_device_of(slots[0])] += n;	/* a run lies on one */
+		erased_on[no] += n;
 	}
 	else
-		note_failed(fc_store_device_of(slots[0]), n);
+		note_failed(no, n);
 }
 
 /* All slots are dealt with: what was written must outlast a loss of power. */

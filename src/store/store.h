@@ -163,7 +163,7 @@ extern void fc_store_good_page_slow(FcSlotNo slot);
 extern bool fc_store_doubtful(FcDeviceNo no);
 extern void fc_store_forget_wrong(FcDeviceNo no);
 
-/* Another reason for the same state; not logged. */
+/* Another reason for the same state; the caller logs it, or not. */
 extern void fc_store_set_reason(FcDeviceNo no, const FcReason *why);
 
 /* True once after it went off: the writer then warns. */

@@ -147,13 +147,6 @@ fc_call_await_all(FcDeviceRequest *const *r, ssize_t *result, uint64 begin, int 
 		}
 }
 
-void
-fc_call_make_all(FcDeviceRequest *const *r, ssize_t *result, int timeout_ms)
-{
-	fc_call_send_all(r);
-	fc_call_await_all(r, result, fc_now_ns(), timeout_ms);
-}
-
 bool
 fc_call_begin(FcDeviceRequest *r)
 {

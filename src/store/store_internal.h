@@ -296,10 +296,9 @@ extern FcDeviceRequest *fc_call_look(FcDeviceNo no, int timeout_ms, ssize_t *res
 
 /*
  * Makes several at once, at most one of each device, and waits for all of them
- * as long as for one.  By number of the device; where r is NULL there is none,
- * and the result stays as it is.  Or in two steps, as fc_process_send().
+ * as long as for one, since `begin`.  By number of the device; where r is NULL
+ * there is none, and the result stays as it is.
  */
-extern void fc_call_make_all(FcDeviceRequest *const *r, ssize_t *result, int timeout_ms);
 extern void fc_call_send_all(FcDeviceRequest *const *r);
 extern void fc_call_await_all(FcDeviceRequest *const *r, ssize_t *result, uint64 begin, int timeout_ms);
 

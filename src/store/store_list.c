@@ -22,6 +22,7 @@
 #define FORMAT 2				/* 1 had no offers */
 
 FcDeviceList *fc_device_list = NULL;
+bool	   *fc_list_changed = NULL;
 
 static uint32
 list_crc(const FcDeviceList *list)
@@ -58,6 +59,9 @@ fc_list_set_entry(FcDeviceNo no, const FcDeviceEntry *entry)
 	SpinLockAcquire(lock);
 	fc_device_list->device[no] = *entry;
 	SpinLockRelease(lock);
+	/* of the first one pg_flashcache.file counts */
+	if (no != FC_THE_DEVICE)
+		*fc_list_changed = true;
 }
 
 bool
@@ -127,21 +131,11 @@ leave_out(FcDeviceList *list, FcDeviceNo no)
 			list->place[chunk] = FC_LIST_NOWHERE;
 }
 
-bool
-fc_list_write(void)
+static bool
+write_file(FcDeviceList *list)
 {
-	static FcDeviceList copy;
-	FcDeviceList *list = &copy;
 	int			fd;
 
-	Assert(fc_in_writer());
-	*list = *fc_device_list;
-	fc_map_export(&list->slots, list->place);
-	for (FcDeviceNo no = FC_THE_DEVICE + 1; no < FC_DEVICES; no++)
-		if (list->device[no].adding)
-			leave_out(list, no);
-	if (is_empty(list))
-		return fc_durable_remove(FC_DEVICES_FILE);
 	memset(list->magic, 0, sizeof(list->magic));
 	memcpy(list->magic, MAGIC, sizeof(MAGIC));
 	list->format = FORMAT;
@@ -152,9 +146,28 @@ fc_list_write(void)
 }
 
 bool
+fc_list_write(void)
+{
+	static FcDeviceList copy;
+	FcDeviceList *list = &copy;
+	bool		written;
+
+	Assert(fc_in_writer());
+	*list = *fc_device_list;
+	fc_map_export(&list->slots, list->place);
+	for (FcDeviceNo no = FC_THE_DEVICE + 1; no < FC_DEVICES; no++)
+		if (list->device[no].adding)
+			leave_out(list, no);
+	written = is_empty(list) ? fc_durable_remove(FC_DEVICES_FILE) : write_file(list);
+	if (written)
+		*fc_list_changed = false;
+	return written;
+}
+
+bool
 fc_list_believes(FcSlotNo slot, uint64 log, uint64 group)
 {
 	const FcChunkSince *since = &fc_device_list->since[fc_map_chunk(slot)];
 
-	return since->log != log || group > since->group;
+	return since->log != FC_EVERY_LOG && (since->log != log || group > since->group);
 }

@@ -35,12 +35,18 @@ typedef struct FcDeviceEntry
 	uint8		offer[FC_IDENTITY_BYTES];
 } FcDeviceEntry;
 
-/* When the chunk got its place: records of the log up to that group are of another one. */
+/*
+ * When the chunk got its place, or its device began empty: records of the log up
+ * to that group are of what was there before.
+ */
 typedef struct FcChunkSince
 {
-	uint64		log;
+	uint64		log;			/* or FC_EVERY_LOG */
 	uint64		group;
 } FcChunkSince;
+
+/* Of every log that is there by now: the one that is still to be loaded is not known yet. */
+#define FC_EVERY_LOG PG_UINT64_MAX
 
 /* As a place in the list: absent. */
 #define FC_LIST_NOWHERE PG_UINT32_MAX
@@ -58,6 +64,12 @@ typedef struct FcDeviceList
 
 /* The list in shared memory; NULL without a cache.  Writer only. */
 extern FcDeviceList *fc_device_list;
+
+/*
+ * Has an entry of it changed since the file was written, by whatever writer?  The
+ * file says then what is no longer so.  In shared memory.  Writer only.
+ */
+extern bool *fc_list_changed;
 
 /* For whoever looks at it: a copy of the entry; false if there is none. */
 extern bool fc_list_entry(FcDeviceNo no, FcDeviceEntry *entry);

@@ -76,6 +76,7 @@ typedef struct MapShared
 	pg_atomic_uint32 any_wrong; /* is wrong_in_a_row of any device not 0? */
 	DeviceShared device[FC_DEVICES];
 	FcDeviceList list;
+	bool		list_changed;	/* since it was written; writer only */
 	CounterStripe stripe[FC_STRIPES];
 } MapShared;
 
@@ -103,6 +104,7 @@ fc_store_map_init(uint32 slots, uint32 first)
 	pg_atomic_init_u32(&map->suspects, 0);
 	pg_atomic_init_u32(&map->any_wrong, 0);
 	fc_device_list = &map->list;
+	fc_list_changed = &map->list_changed;
 	for (int no = 0; no < FC_DEVICES; no++)
 	{
 		pg_atomic_init_u32(&map->device[no].state, no == FC_THE_DEVICE ? FC_DEVICE_ACTIVE : FC_DEVICE_NONE);

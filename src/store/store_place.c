@@ -145,6 +145,8 @@ follow_link(Walk *walk, int link, const char *name, FcReason *error)
 		errno = ELOOP;
 		return cannot_be_found(walk, error);
 	}
+	/* wherever it leads: what is left by it is not passed by */
+	walk->foreign.linked |= walk->foreign.kind != FC_FOREIGN_NONE;
 	strlcpy(rest, walk->rest, sizeof(rest));
 	if (snprintf(walk->rest, sizeof(walk->rest), "%s/%s", target, rest) >= sizeof(walk->rest))
 	{

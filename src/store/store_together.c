@@ -23,8 +23,8 @@
 /* A device that is well passes its trial so soon, as a rule. */
 #define SOON_MS 100
 
-/* The writer judges what has come of trials of suspect devices, which makes none suspect. */
-static bool trying = false;
+/* The writer judges what has come of asking all that may be suspect, which makes none suspect. */
+static bool together = false;
 
 /* ---- D9 ---- */
 
@@ -37,11 +37,11 @@ fc_together_suspect(FcDeviceNo no, int timeout_ms)
 
 	/*
 	 * Without a time-out it was the kernel that gave up, and nobody bounds a
-	 * wait.  What is suspect has been tried together with this one.  And a
-	 * device that is not in use is one that is being tried before it is, by a
-	 * writer that does not wait for it (H8), or has gone off since.
+	 * wait.  All that may be suspect have been asked together with this one.
+	 * And a device that is not in use is one that is being tried before it
+	 * is, by a writer that does not wait for it (H8), or has gone off since.
 	 */
-	if (timeout_ms <= 0 || trying || !fc_device_readable(no))
+	if (timeout_ms <= 0 || together || !fc_device_readable(no))
 		return;
 	for (FcDeviceNo other = 0; other < FC_DEVICES; other++)
 		if (other != no && fc_device_readable(other) && fc_device_passed_at(other) + wait < now)
@@ -142,7 +142,7 @@ try_all(FcDeviceNo asked, int timeout_ms)
 	fc_call_await_all(r, result, begin, timeout_ms);
 	let_pass(r, result, begin);
 
-	trying = true;
+	together = true;
 	for (FcDeviceNo no = 0; no < FC_DEVICES; no++)
 	{
 		FcIo		its = FC_IO_OK;
@@ -158,7 +158,7 @@ try_all(FcDeviceNo asked, int timeout_ms)
 		if (no == asked)
 			io = its;
 	}
-	trying = false;
+	together = false;
 	return io;
 }
 
@@ -260,6 +260,7 @@ fc_store_sync(int timeout_ms)
 	FcDeviceRequest *r[FC_DEVICES] = {NULL};
 	ssize_t		result[FC_DEVICES] = {0};
 	uint64		begin;
+	FcIo		io;
 
 	for (FcDeviceNo no = 0; no < FC_DEVICES; no++)
 		if (no == FC_THE_DEVICE || fc_device_readable(no))
@@ -269,6 +270,8 @@ fc_store_sync(int timeout_ms)
 	fc_call_send_all(r);
 	await(r, result, begin, timeout_ms);
 	pgstat_report_wait_end();
+
+	together = true;
 	for (FcDeviceNo no = FC_THE_DEVICE + 1; no < FC_DEVICES; no++)
 	{
 		FcReason	why;
@@ -280,7 +283,9 @@ fc_store_sync(int timeout_ms)
 		fc_fail(&why, "Check the device.", "could not flush \"%s\": %m", fc_store_path(no));
 		fc_device_trouble(no, fc_state_opening(no), &why);
 	}
-	return judge_sync(FC_THE_DEVICE, result[FC_THE_DEVICE], timeout_ms);
+	io = judge_sync(FC_THE_DEVICE, result[FC_THE_DEVICE], timeout_ms);
+	together = false;
+	return io;
 }
 
 /* ---- taking over, letting go: D10 ---- */
@@ -339,7 +344,8 @@ fc_store_release_all(uint32 devices, int timeout_ms)
 	for (FcDeviceNo no = 0; no < FC_DEVICES; no++)
 		if (fc_is_among(devices, no))
 			r[no] = fc_new_close(no, &result[no]);
-	fc_call_make_all(r, result, fc_close_timeout(timeout_ms));
+	fc_call_send_all(r);
+	fc_call_await_all(r, result, fc_now_ns(), fc_close_timeout(timeout_ms));
 	for (FcDeviceNo no = 0; no < FC_DEVICES; no++)
 		if (fc_is_among(devices, no))
 			fc_end_close(no, result[no]);

@@ -117,7 +117,10 @@ extern FcIo fc_warm_begin(bool restored);
 /* Is it being written?  Not without the device that has it. */
 extern bool fc_warm_writes(void);
 
-/* The log and its last group, 0 and 0 if none is written: what is moved now has no record in it. */
+/*
+ * The log and its last group, 0 and 0 if none is written; FC_EVERY_LOG while one
+ * may still be loaded: what is moved now has no record in it.
+ */
 extern void fc_warm_position(uint64 *log, uint64 *group);
 
 /* Is a group due (K4)? */

@@ -19,6 +19,7 @@
 #include "postmaster/interrupt.h"
 #include "settings.h"
 #include "stats/stats.h"
+#include "store/store_list.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 #include "warm/warm_internal.h"
@@ -417,7 +418,7 @@ fc_warm_position(uint64 *log, uint64 *group)
 {
 	bool		writing = fc_warm != NULL && fc_warm->root.number != 0;
 
-	*log = writing ? fc_warm->root.log : 0;
+	*log = fc_warm_pending() ? FC_EVERY_LOG : writing ? fc_warm->root.log : 0;
 	*group = writing ? fc_warm->group : 0;
 }
 

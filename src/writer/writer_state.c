@@ -186,7 +186,7 @@ probe(void)
 		probe_paused();
 	else if (!fc_writer_open_device(&error))
 	{
-		other = strcmp(before.message, error.message) != 0;
+		other = !fc_policy_same_cause(before.message, error.message);
 		fc_cache_set_reason(&error);
 		(void) fc_writer_wait_for_others(&error);
 	}
@@ -388,7 +388,10 @@ fc_writer_start(void)
 			if (fc_setting_enabled)
 				open_first();
 			else
+			{
 				set_disabled();
+				fc_devices_release();	/* one before this one may have had others in use */
+			}
 			break;
 
 		case FC_STATE_ACTIVE:
@@ -407,6 +410,7 @@ fc_writer_start(void)
 		case FC_STATE_DISABLED:
 			/* one before this one may have ended before it had done so */
 			forget_pages();
+			fc_devices_release();
 			break;
 
 		case FC_STATE_DETACHED:

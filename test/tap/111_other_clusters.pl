@@ -39,6 +39,14 @@ mkdir "$place/linked" or die $!;
 chmod 0700, "$place/linked";
 symlink "$place/linked", "$data/out" or die $!;
 symlink "$data/base", "$place/in" or die $!;
+symlink '../linked', "$data/relative" or die $!;
+
+# Its WAL lies elsewhere; an empty file of it.
+rename "$data/pg_wal", "$place/wal" or die $!;
+symlink '../wal', "$data/pg_wal" or die $!;
+my $ready = "$data/pg_wal/archive_status/000000010000000000000001.ready";
+append_to_file($ready, '');
+chmod 0600, $ready or die $!;
 
 my $is_data = qq{is a data directory of PostgreSQL, or a part of one: it has a PG_VERSION};
 my @refused = (
@@ -47,10 +55,12 @@ my @refused = (
 	[ 'the same by dots', "$place/space/../pgdata/base/./../flash", qq{folder "$place/space/../pgdata" $is_data} ],
 	[ 'by a link to a part of it', "$place/in/$database/flash", qq{folder "$data" $is_data} ],
 	[ 'by a link out of it', "$data/out/flash", qq{folder "$data" $is_data} ],
+	[ 'by a relative link out of it', "$data/relative/flash", qq{folder "$data" $is_data} ],
+	[ 'an empty file of its WAL, by a relative link', $ready, qq{folder "$data" $is_data} ],
 	[ 'a table in a tablespace', $moved, qq{folder "$version" is a part of a tablespace of PostgreSQL} ],
 	[ 'a new file in a tablespace', "$version/flash", qq{folder "$version" is a part of a tablespace of PostgreSQL} ]);
 
-foreach my $case (@refused[ 0, 1, 5 ])
+foreach my $case (@refused[ 0, 1, 6, 7 ])
 {
 	my ($what, $path, $reason) = @$case;
 	fc_is_refused($node, $what, $path, $reason, 'Choose a path outside all data directories and tablespaces, and restart the server.');
@@ -66,7 +76,7 @@ foreach my $case (@refused)
 	like($stderr, qr{ERROR:  could not add the device: \Q$reason\E\nHINT:  Choose a path outside all data directories and tablespaces\.$}, "$what: not added");
 }
 is(devices($node, 'device'), 1, 'none of them is a device');
-is(-s $_, 0, "$_ is still empty") foreach $table, $moved;
+is(-s $_, 0, "$_ is still empty") foreach $table, $moved, $ready;
 is_deeply([ grep { -e } map { "$_/flash" } $data, "$data/base/$database", "$place/linked", $version ], [], 'no file has been made');
 
 # Beside them.

@@ -4,6 +4,7 @@
 use strict;
 use warnings;
 
+use Fcntl qw(:flock);
 use FlashCache;
 use FlashCacheDevices;
 use FlashCacheMore;
@@ -178,6 +179,36 @@ my $conf = "bgwriter_lru_maxpages = 0\ncheckpoint_timeout = 1h\nautovacuum = off
 	  or die 'it is not off';
 	$node->safe_psql('postgres', "SELECT pg_flashcache_disable_device('$second')");
 	is((split /\n/, devices($node, 'device, state, next_probe IS NULL'))[1], '2|disabled|t', 'no probe of a disabled device is announced');
+	rename "$second.away", $second or die $!;
+
+	# It is opened, and fails its trial: nobody has it open after that, and another server could have it.
+	my $who_has = sub {
+		my %now = device_processes($node);
+		open my $file, '<', $second or die $!;
+		my $locked = flock($file, LOCK_EX | LOCK_NB) ? 0 : 1;
+		return "$locked " . grep { my $pid = $_; grep { (readlink($_) // '') eq $second } glob "/proc/$pid/fd/*" } keys %now;
+	};
+	is($who_has->(), '0 0', 'a disabled device is neither locked nor open');
+	my $control = fc_control($node);
+	fc_failpoint($control, 'store_write', 'error', 2);
+	like((($node->psql('postgres', "SELECT pg_flashcache_enable_device('$second')"))[2]), qr/ERROR:  could not enable the device/, 'it fails its trial');
+	is((split /\n/, devices($node, "device, $after"))[1], (split /\n/, $disabled)[1], 'it is disabled as before');
+	is($who_has->(), '0 0', 'and neither locked nor open');
+
+	# It hangs in its trial, and answers when nobody waits any more.
+	fc_failpoint($control, 'store_write', 'delay:4000000', 2);
+	$node->append_conf('postgresql.conf', "pg_flashcache.io_timeout = '300ms'");
+	$node->reload;
+	fc_writer_round($node);
+	like((($node->psql('postgres', "SELECT pg_flashcache_enable_device('$second')"))[2]), qr/ERROR:  could not enable the device: .* did not answer/, 'it hangs in its trial');
+	fc_failpoint($control, 'store_write', 'off');
+	for (1 .. 10 * $PostgreSQL::Test::Utils::timeout_default)
+	{
+		last if $who_has->() eq '0 0';
+		usleep(100_000);
+	}
+	is($who_has->(), '0 0', 'it is neither locked nor open when it has answered');
+	$control->quit;
 	$node->stop;
 }
 

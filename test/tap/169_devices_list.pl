@@ -8,6 +8,7 @@ use FlashCacheDevices;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
+use Time::HiRes qw(usleep);
 
 use constant MB => 1 << 20;
 
@@ -92,6 +93,62 @@ wait_device_state($node, 2, 'active');
 is(device($node, 2, 'size'), 3 * MB, 'and a restart undoes it');
 is(hears("remove_device('$second')"), '', 'no warning where there is no list any more');
 ok(!-e $list, 'no list');
+
+# The list can't be removed, and the writer ends before that is tried again.
+sub end_writer
+{
+	my $writer = $node->safe_psql('postgres', 'SELECT writer_pid FROM pg_stat_flashcache');
+	kill 'TERM', $writer;
+	$node->poll_query_until('postgres', "SELECT writer_pid <> $writer FROM pg_stat_flashcache") or die 'no new writer';
+	# it has looked at the list when it answers
+	for (1 .. 10 * $PostgreSQL::Test::Utils::timeout_default)
+	{
+		my ($rc, undef, $stderr) = $node->psql('postgres', "SELECT pg_flashcache_disable_device('/nowhere')");
+		return if $stderr !~ /has just begun|does not run/;
+		usleep(100_000);
+	}
+	die 'the new writer does not answer';
+}
+
+sub is_stuck
+{
+	is(hears("add_device('$second', 3 * ${\MB})"), '', 'the last one is added');
+	rename $list, "$list.kept" or die $!;
+	mkdir $list or die $!;
+	append_to_file("$list/file", '');
+	like(hears("remove_device('$second')"), qr/WARNING:  the change is made, but would not survive a restart of the server/, 'and removed: a warning');
+	return;
+}
+
+sub is_free
+{
+	unlink "$list/file" or die $!;
+	rmdir $list or die $!;
+	rename "$list.kept", $list or die $!;
+	return;
+}
+
+is_stuck();
+$logged = -s $node->logfile;
+end_writer();
+is(devices($node, 'device'), '1', 'a new writer: it is no device');
+like(slurp_file($node->logfile, $logged), qr/WARNING:  pg_flashcache could not write "pg_flashcache\.devices" to the data directory/, 'a new writer: tries as well, and warns');
+is_free();
+like((($node->psql('postgres', "SELECT pg_flashcache_remove_device('$second')"))[2]), qr/is not a device of the cache/, 'a new writer: repeated, it is refused');
+ok(!-e $list, 'and the list is gone');
+
+is_stuck();
+$node->append_conf('postgresql.conf', 'pg_flashcache.enabled = off');
+$node->reload;
+fc_wait_state($node, 'disabled');
+is_free();
+end_writer();
+is(devices($node, 'device'), '1', 'a new writer of a cache that is disabled: it is no device');
+ok(!-e $list, 'nor in a list');
+$node->append_conf('postgresql.conf', 'pg_flashcache.enabled = on');
+$node->reload;
+fc_wait_active($node);
+is(devices($node, 'device'), '1', 'nor when it is enabled');
 $node->stop;
 
 done_testing();

@@ -85,6 +85,20 @@ is(devices($node, 'state'), "active\nactive\nactive", 'all are in use again');
 my $sql = 'SELECT slots_erased FROM pg_flashcache_scrub(true)';
 is($node->safe_psql('postgres', $sql), 768, 'all are erased');
 
+# One hangs while it is erased: that is one request, and the rest of it is not tried.
+$node->append_conf('postgresql.conf', "pg_flashcache.io_timeout = '1s'");
+$node->reload;
+fc_writer_round($node);
+my $had = device($node, 2, 'timeouts');
+fc_failpoint($control, 'store_write', 'delay:3000000', 2);
+like(answer(ask($node, $sql)), qr/DETAIL:  512 slots were erased, 256 could not be written/, 'one hangs: the others are erased');
+fc_failpoint($control, 'store_write', 'off');
+is(device($node, 2, 'timeouts') - $had, 1, 'one hangs: it is asked once');
+$node->append_conf('postgresql.conf', "pg_flashcache.io_timeout = '1min'");
+$node->reload;
+$node->poll_query_until('postgres', "SELECT pg_flashcache_enable_device('$second')", '') or die 'it can not be enabled';
+is(devices($node, 'state'), "active\nactive\nactive", 'all are in use once more');
+
 # The last one is slow, so that the scrub has passed the others, and then it may write next to nothing.
 sub limit
 {

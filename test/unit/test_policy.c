@@ -354,6 +354,8 @@ warnings(void)
 		  "warn: not again within an hour, whatever the numbers");
 	check(fc_policy_warn(&w, "could not read 8192 bytes at offset 65536: No space left on device", now + 1), "warn: another cause at once");
 	check(fc_policy_warn(&w, "could not write 8192 bytes at offset 65536: Input/output error", now + 1), "warn: and a third");
+	check(fc_policy_same_cause("8 kB are left", "16 kB are left"), "same cause: other digits");
+	check(!fc_policy_same_cause("8 kB are left", "8 kB were left"), "another cause: other words");
 	check(fc_policy_warn(&w, "could not read 8192 bytes at offset 65536: Input/output error", now + FC_WARNING_NS),
 		  "warn: again after an hour");
 	check(!fc_policy_warn(&w, "could not read 8192 bytes at offset 65536: Input/output error", now + FC_WARNING_NS + 1),
