@@ -232,6 +232,7 @@ is(cost($node, 'missing'), '0 0', 'not loaded: nothing is read for the table');
 $node->append_conf('postgresql.conf', 'pg_flashcache.max_shutdown_delay = 0');
 $node->reload;
 my $none = hot($node, 'none');
+my ($often, $once) = map { hot($node, $_) } qw(often once);
 $node->restart;
 fc_wait_active($node);
 is(loaded($node), '', 'no delay: nothing is loaded');
@@ -239,6 +240,26 @@ is(fc_tag_flash($node, $none), 0, 'no delay: nothing was copied');
 $node->append_conf('postgresql.conf', "pg_flashcache.max_shutdown_delay = '600s'");
 $node->restart;
 fc_wait_active($node);
+
+# The hottest are copied first: when the writer comes to pages that were used once, and is told to hurry, it has those that
+# were used five times.
+{
+	is(fc_tag_buffers($node, $_) + fc_tag_flash($node, $_), 0, 'the hottest first: neither in shared buffers nor on flash') foreach $once, $often;
+	fc_fetch($node, 'postgres', 'once', $pages);
+	fc_fetch($node, 'postgres', 'often', $pages) for 1 .. 5;
+	is(fc_tag_buffers($node, $once, 'usagecount = 1'), $pages, 'the hottest first: pages that were used once');
+	is(fc_tag_buffers($node, $often, 'usagecount = 5'), $pages, 'the hottest first: and five times');
+	my $writer  = $node->safe_psql('postgres', 'SELECT writer_pid FROM pg_stat_flashcache');
+	my $control = begin_stop($node, 'fill_copied', 'pause', $once->{rel});
+	kill 'TERM', $writer or die $!;
+	fc_failpoint($control, 'fill_copied', 'off');
+	end_stop($node, $control);
+	$node->start;
+	fc_wait_active($node);
+	loaded($node);
+	is(fc_tag_flash($node, $often), $pages, 'the hottest first: all of these were copied');
+	is(fc_tag_flash($node, $once), 1, 'the hottest first: of the others the one that it had in hand');
+}
 
 # The list is torn; of another run.
 my $torn = hot($node, 'torn');

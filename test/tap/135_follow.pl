@@ -186,6 +186,17 @@ wait_warmth($standby, 'here = 230 AND loaded = 230', 'what comes to the primary 
 # ---- a standby with less flash, which follows a standby ----
 
 {
+	# More than fit were hit there, and these twice.
+	fc_evict_all($primary, logged => 1);
+	fc_replayed($primary, $standby);
+	my %read = fc_delta($standby, sub {
+		fc_fetch($standby, 'postgres', 'first', PAGES);
+		fc_push_out($standby, $tag{first});
+		$standby->safe_psql('postgres', 'SET enable_seqscan = off; SELECT count(*) FROM first WHERE ctid = ANY '
+			  . "(ARRAY(SELECT format('(%s,%s)', block, line)::tid FROM generate_series(60, 99) block, generate_series(1, 4) line))");
+		fc_push_out($standby, $tag{first});
+	}, 'hits');
+	cmp_ok($read{hits}, '>=', PAGES + 40, 'more than fit are hot over there');
 	my $small = standby_of('small', $primary, size => '512kB');
 	setting($small, 'follow_conninfo', $standby->connstr('postgres'));
 	follow($small);
@@ -194,8 +205,27 @@ wait_warmth($standby, 'here = 230 AND loaded = 230', 'what comes to the primary 
 	wait_rounds($small, 'rounds later');
 	is(warmth($small, 'loaded'), 64, 'nothing has been loaded for another page');
 	is($small->safe_psql('postgres', 'SELECT used FROM pg_stat_flashcache'), 64, 'all slots are in use');
+	# some of the catalogs, which everybody reads, may be as hot
+	my ($hot, $less_hot) = map { fc_tag_flash($small, $tag{first}, "relblocknumber $_ 60") } '>=', '<';
+	ok($hot == 40 || ($hot > 0 && $less_hot == 0), 'by the hottest pages of the map') or diag("$hot and $less_hot");
 	fc_is_clean($small);
 	$small->stop('fast');
+}
+
+# ---- a primary that takes long to answer is asked a tenth of the time at most ----
+
+{
+	my $locker = $primary->background_psql('postgres');
+	$locker->query_safe('BEGIN; LOCK TABLE pg_extension IN ACCESS EXCLUSIVE MODE');
+	$primary->poll_query_until('postgres', q{SELECT count(*) > 0 FROM pg_locks WHERE relation = 'pg_extension'::regclass AND NOT granted})
+	  or die 'the follower does not ask';
+	my $before = warmth($standby, 'pulled_at');
+	$locker->query_safe('SELECT pg_sleep(0.4); COMMIT');
+	$locker->quit;
+	wait_warmth($standby, "pulled_at > '$before'", 'a pull that took 400 ms');
+	$before = warmth($standby, 'pulled_at');
+	wait_warmth($standby, "pulled_at > '$before'", 'the next one');
+	is(warmth($standby, "pulled_at - '$before' >= '3.6s'"), 't', 'came nine times as much later');
 }
 
 # ---- promotion ----

@@ -260,6 +260,26 @@ foreach my $broken (0, 1)
 
 # ---- auto ----
 
+# What an extent costs is judged by the time that the disk needs for a page: where that is long, few neighbours that are asked
+# for are enough.
+{
+	my $far = table('far', 1000);
+	restart('far');
+	set('pg_flashcache.extents', 'auto');
+	my $n = 0;
+	# so many neighbours that it is judged by them, more than once
+	for (my $blk = 8; counters()->{inserts} < 3 * 128 && $blk < 1000; $blk += 8)
+	{
+		miss('far', $blk);
+		fc_writer_round($control);
+		$control->query_safe(page_sql('far', $blk + 1)) if $n++ % 4 == 0;
+	}
+	my $now = counters();
+	cmp_ok($now->{inserts}, '>=', 3 * 128, 'many neighbours have come');
+	is($now->{hits} * 4 - $now->{reads} <= 4, 1, 'a fourth of the extents had one that was asked for');
+	is($control->query_safe('SELECT state, one_miss_in FROM pg_stat_flashcache_extents'), 'filling|1', 'a disk with a long way is worth it');
+}
+
 {
 	my $many = table('many', MANY);
 	restart('many');

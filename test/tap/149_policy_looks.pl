@@ -127,6 +127,27 @@ is_soon('the next one may take longer', fc_in_force_sql('t'), 'normal');
 is(sql("SELECT state || coalesce(reason, '') FROM pg_stat_flashcache_policy_databases WHERE datname = 'postgres'"), 'known', 'and has no reason to tell');
 fc_failpoint($node, 'policy_look', 'off');
 
+# ---- pg_repack, which gives the table the file of another one ----
+
+SKIP:
+{
+	my ($share) = run_command([ 'pg_config', '--sharedir' ]);
+	skip 'pg_repack is not installed', 8 if !-e "$share/extension/pg_repack.control";
+	sql('CREATE EXTENSION pg_repack');
+	foreach my $policy ('none', 'keep')
+	{
+		sql("CREATE TABLE repacked (id int PRIMARY KEY, v text); INSERT INTO repacked SELECT n, repeat('x', 500) FROM generate_series(1, 200) n");
+		sql("SELECT pg_flashcache_set_policy('repacked', '$policy')");
+		is_soon("$policy: it is in force", fc_in_force_sql('repacked'), $policy);
+		my $file = sql("SELECT pg_relation_filenode('repacked')");
+		command_ok([ 'pg_repack', '--no-order', '--table=repacked', '-d', 'postgres', '-h', $node->host, '-p', $node->port ], "$policy: pg_repack");
+		isnt(sql("SELECT pg_relation_filenode('repacked')"), $file, "$policy: it has another file");
+		is_soon("$policy: which has the policy", fc_in_force_sql('repacked'), $policy);
+		sql("SELECT pg_flashcache_set_policy('repacked', 'default'); DROP TABLE repacked");
+	}
+	sql('DROP EXTENSION pg_repack');
+}
+
 # ---- rules that a subscription brings ----
 
 {

@@ -69,6 +69,34 @@ is(-s $second, HEADER + (4 << 20), 'its size');
 like(change('add', $second, 1 << 20), qr/is a device of the cache already/, 'once only');
 my %now = fc_stat($node, 'slots');
 is($now{slots}, 768, 'slots of both');
+
+# Over whole turns of the clock hand each is used in proportion to its size. No page is hit, so that a turn takes each slot
+# once; of the last one, which is not whole, at most the slots of a device are missing.
+$node->safe_psql('postgres', q{
+	CREATE TABLE many (n int, v text);
+	ALTER TABLE many ALTER v SET STORAGE PLAIN;
+	INSERT INTO many SELECT n, repeat('y', 5000) FROM generate_series(1, 1664) n;
+	VACUUM many;
+	CHECKPOINT});
+{
+	# so few pages between two rounds of the writer that it can follow
+	my $sql = join ' ', map { sprintf "SELECT %s FROM many WHERE ctid = ANY (ARRAY(SELECT format('(%%s,1)', block)::tid FROM generate_series(%d, %d) block)); "
+			. 'SELECT pg_flashcache_enable();', 'count(v)', 64 * $_, 64 * $_ + 63 } 0 .. 1664 / 64 - 1;
+	# once so that all pages that were hit are gone
+	$node->safe_psql('postgres', "SET enable_seqscan = off; $sql");
+	my @before = split /\n/, devices($node, 'writes');
+	my ($first, $second) = (0, 0);
+	for (my $pass = 0; $first + $second < 2 * 768 && $pass < 20; $pass++)
+	{
+		$node->safe_psql('postgres', "SET enable_seqscan = off; $sql");
+		my @after = split /\n/, devices($node, 'writes');
+		($first, $second) = map { $after[$_] - $before[$_] } 0, 1;
+	}
+	cmp_ok($first + $second, '>=', 2 * 768, 'two turns');
+	cmp_ok(abs(2 * $first - $second), '<=', 2 * 256, 'of which the second device, twice as large, has twice as much') or diag("$first and $second");
+}
+$node->safe_psql('postgres', 'DROP TABLE many');
+
 fc_to_flash($node, 't');
 ok($node->poll_query_until('postgres', 'SELECT sum(d.used) = max(s.used) FROM pg_stat_flashcache_device d, pg_stat_flashcache s'),
 	'all pages are on one of them');
