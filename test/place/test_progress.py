@@ -33,8 +33,10 @@ def test_the_size_of_a_copy(server: Server, database: str) -> None:
     """To both kinds of folder: of exactly what is not committed, without what was there, or was made by others meanwhile."""
     size = filled(server, database)
     oid = int(server.sql("SELECT 't'::regclass::oid", database=database))
-    with connect(server.dsn(database)) as looking:
+    with connect(server.dsn(database)) as looking, server.connect(database) as unfinished:
+        unfinished.execute("BEGIN")
         for number, target in enumerate(("flash", "pg_default")):
+            unfinished.execute(f"CREATE TABLE unfinished{number} TABLESPACE {target} AS SELECT generate_series(1, 1000)".encode())
             item = objects.by_oid(looking, oid)
             assert item is not None and item.bytes == size
             progress = Progress(looking, item, target, "alter", 0)
