@@ -91,7 +91,7 @@ def test_sums_are_those_of_all_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     answers = iter([[((pair[at], advice), None) for pair in (ONE, TWO)] + [(None, "no answer")] for at in (0, 1)])
     monkeypatch.setattr(report, "look_at", lambda _nodes, _timeout: looks)
     monkeypatch.setattr(report, "ask_all", lambda _nodes, _timeout, _ask: next(answers))
-    monkeypatch.setattr(report.time, "sleep", lambda _seconds: None)
+    monkeypatch.setattr("pgflash.cluster.report.time.sleep", lambda _seconds: None)
     found = report.make(Found([item.node for item in looks], []), 10.0, 5, 0.9, 20, True)
     assert found.down and found.totals() == {
         "nodes": 3, "tps": 80.0, "flash_reads_per_s": 100.0, "disk_reads_per_s": 40.0, "hit_ratio": pytest.approx(1000 / 1400),
