@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import threading
+from collections.abc import Iterator
 from typing import Any
 
 from pgflash.place import objects
@@ -68,6 +71,18 @@ def test_who_may_not_list_files_is_told_nothing(server: Server, database: str) -
     server.sql("DROP ROLE plain")
 
 
+def lines(process: subprocess.Popen[str]) -> Iterator[str]:
+    """What it prints; it is killed if it has not come to its end within minutes: what is waited for did not come."""
+    timer = threading.Timer(120, process.kill)
+    timer.start()
+    assert process.stdout is not None
+    try:
+        for line in process.stdout:  # not yield from, which would close it
+            yield line
+    finally:
+        timer.cancel()
+
+
 def hold(server: Server, database: str, tag: str) -> None:
     """Statements of this kind wait at their end, before they are committed."""
     server.sql(
@@ -81,9 +96,8 @@ def told_while_held(server: Server, database: str, expected: str, *words: str) -
     with server.connect(database) as other:
         other.execute(f"SELECT pg_advisory_lock({HELD})".encode())
         process = begin("place", "apply", server.dsn(database), "--tablespace=flash", "--object=public.t", ACCEPT, "--json", *words)
-        assert process.stdout is not None
         seen: list[dict[str, Any]] = []
-        for line in process.stdout:
+        for line in lines(process):
             seen.append(json.loads(line))
             if seen[-1] == {"event": "progress", "object": "table public.t", "phase": expected} or seen[-1]["event"] == "end":
                 break
@@ -112,9 +126,8 @@ def test_told_of_pg_repack(server: Server, database: str) -> None:
         waiting = f"SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = {HELD} AND NOT granted"
         await_(lambda: server.sql(waiting, database=database) > 0, "an index of the copy")
         server.sql("UPDATE t SET x = 'y' WHERE id = 1", database=database)
-        assert process.stdout is not None
         seen = ""
-        for line in process.stdout:
+        for line in lines(process):
             seen = json.loads(line).get("phase", "")
             if seen == "copied; changes to be applied: 1" or json.loads(line)["event"] == "end":
                 break
@@ -130,8 +143,7 @@ def test_told_of_reindex(server: Server, database: str) -> None:
     with server.connect(database) as other:
         other.execute("BEGIN; UPDATE t SET x = x WHERE id = 1")
         process = begin("place", "apply", server.dsn(database), "--tablespace=flash", "--object=public.t_id", ACCEPT)
-        assert process.stdout is not None
-        line = next((line for line in process.stdout if "waiting for writers before build" in line or "t_id: done" in line), "")
+        line = next((line for line in lines(process) if "waiting for writers before build" in line or "t_id: done" in line), "")
         assert line == "index public.t_id: waiting for writers before build\n"
     rest, _ = process.communicate(timeout=120)
     assert process.returncode == 0, rest
