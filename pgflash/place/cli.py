@@ -242,8 +242,10 @@ def tier_command(
             print(json_text({"moves": moves}, indent=2))
         else:
             for move in moves:
-                print(visible(f"{move['object']}, {show_bytes(move['bytes'])}: {move['from']} -> {move['to']}"))
-            print(counted(len(moves), "move") if moves else "everything is where it belongs")
+                there = f", {show_bytes(move['bytes'])}: {move['from']} -> {move['to']}" if move["from"] != move["to"] else ""
+                policy = f"; policy {move['policy']} in the cache" if move["policy"] else ""
+                print(visible(f"{move['object']}{there}{policy}"))
+            print(counted(sum(move["from"] != move["to"] for move in moves), "move") if moves else "everything is where it belongs")
         return
     _end(tiers.apply(rules, _teller(json_), options), json_)
 
@@ -268,6 +270,7 @@ def _teller(as_json: bool) -> mover.Tell:
             "retry": lambda: f"{name}: is in use; trying again ({event['attempt']})",
             "later": lambda: f"{name}: not now: {event['why']}",
             "end": lambda: f"{name}: {event['state']}{note}",
+            "policy": lambda: f"{name}: policy {event['policy']} in the cache{note}",
             "settled": lambda: f"{name}: an earlier run was cut short; it is {event['state']}{note}",
             "note": lambda: f"note{note}",
         }[event["event"]]()

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from pgflash.doctor.facts.machine import Machine
+from pgflash.doctor.facts.places import look_at
 from pgflash.errors import MachineError
 from pgflash.system import file_system, find_program, run
 
@@ -18,6 +20,8 @@ VANISHING = ("Amazon EC2 NVMe Instance Storage", "Microsoft NVMe Direct Disk")
 """Models that providers give to disks which are empty after the machine was stopped."""
 REPLICATED = ("Amazon Elastic Block Store",)
 MIRRORED_LEVELS = ("raid1", "raid4", "raid5", "raid6", "raid10")
+BUILT = ("loop", "md", "dm-")
+"""Names of what the kernel makes of other devices: where nothing is seen below, nothing is known of it."""
 HINT = (
     "put the tablespace on a mirror, such as one of md (RAID 1, also with a disk as its write-mostly half), or say"
     " --accept-loss-of-redundancy if the mirror is one that cannot be seen here, or if you can restore what is lost"
@@ -103,6 +107,16 @@ def _of_device(device: Path, table: Callable[[str], str]) -> Durability:
     if name.startswith(("ram", "zram")):
         return Durability("vanishes", f"{name} is in memory")
     return Durability("single", f"{name} is one device{f' ({model})' if model else ''}, and no mirror can be seen below it")
+
+
+def on_flash(path: Path, machine: Machine | None = None) -> bool:
+    """Are all drives below local SSDs? No, where that cannot be seen."""
+    machine = machine or Machine()
+    block = look_at(machine, "tablespace", str(path), machine.mounts(None)).block
+    return block is not None and all(
+        not (leaf.network or leaf.is_virtual or leaf.is_memory or leaf.rotational or leaf.disk_name.startswith(BUILT))
+        for leaf in block.leaves()
+    )
 
 
 def require_lasting(name: str, path: Path, accepted: bool) -> str:

@@ -32,9 +32,9 @@ from pgflash.place import journal as journals
 from pgflash.place import objects
 from pgflash.place.journal import Journal, Row
 from pgflash.place.objects import Object
+from pgflash.place.progress import Progress
 from pgflash.place.room import require_room
 from pgflash.system import end_group, environment, find_program, run, undisturbed
-from pgflash.units import show_bytes
 
 LOCK = (1886807657, 1886151019)  # of a session that moves; one in a database
 WATCH_S = 0.5
@@ -97,7 +97,7 @@ class Mover:
     dsn: str
     options: Options
     tell: Tell
-    policies: bool = True
+    uncached: frozenset[str] = frozenset()  # tablespaces of tiers whose partitions are not cached
     control: db.Connection = field(init=False)
     worker: db.Connection = field(init=False)
     journal: Journal = field(init=False)
@@ -153,7 +153,7 @@ class Mover:
             return
         wanted = row.from_place if returning else row.to_place
         if item.tablespace == wanted and item.valid:
-            self._policy(item, returning)
+            self._policy(row, item, returning)
             self.journal.end(
                 row, "back" if returning else "done", left or "was cut short, and is done", oid=item.oid, filenode=item.filenode
             )
@@ -251,7 +251,7 @@ class Mover:
             self._clean(row)
         if item.tablespace == target:
             if back or row.state in journals.OPEN:
-                self._policy(item, back)
+                self._policy(row, item, back)
             return self._ended(row, "back" if back else "done", "was there already", item)
         method = self.method(item)
         try:
@@ -301,7 +301,7 @@ class Mover:
         item = self.find(row)
         wanted = row.from_place if back else row.to_place
         if item is not None and item.valid and item.tablespace == wanted:
-            moved = self._policy(item, back)
+            moved = self._policy(row, item, back)
             said = "; ".join(text for text in (left, moved, note if note.startswith("renamed") else "") if text)
             self.journal.end(row, "back" if back else "done", said, oid=item.oid, name=item.name, filenode=item.filenode)
         else:
@@ -310,7 +310,7 @@ class Mover:
         self.tell({"event": "end", "object": row.label, "state": row.state, "note": row.note})
         return row.state if row.state != "done" or not back else "failed"
 
-    def _watch(self, item: Object, work: Callable[[], None], stop: Callable[[], None]) -> None:
+    def _watch(self, item: Object, target: str, method: str, work: Callable[[], None], stop: Callable[[], None]) -> None:
         """Does it in a thread, tells how far it is, and stops it when this thread is interrupted."""
         failed: list[BaseException] = []
 
@@ -320,16 +320,14 @@ class Mover:
             except BaseException as error:
                 failed.append(error)
 
+        progress = Progress(self.control, item, target, method, self.worker.info.backend_pid)
         thread = threading.Thread(target=body, daemon=True)
         thread.start()
-        told = ""
         try:
             while thread.is_alive():
                 thread.join(WATCH_S)
-                now = self._progress()
-                if now and now != told and thread.is_alive():
-                    told = now
-                    self.tell({"event": "progress", "object": item.label, "phase": now})
+                if thread.is_alive() and (news := progress.news()):
+                    self.tell({"event": "progress", "object": item.label, "phase": news})
         except KeyboardInterrupt:
             with undisturbed():
                 stop()
@@ -338,26 +336,14 @@ class Mover:
         if failed:
             raise failed[0]
 
-    def _progress(self) -> str:
-        with contextlib.suppress(BrokeOff):
-            for phase, done, total, tuples, all_tuples in db.rows(
-                self.control,
-                "SELECT phase, blocks_done, blocks_total, tuples_done, tuples_total FROM pg_stat_progress_create_index WHERE pid = %s",
-                self.worker.info.backend_pid,
-            ):
-                if total:
-                    return f"{phase}: {show_bytes(done * 8192)} of {show_bytes(total * 8192)}"
-                return f"{phase}: {100 * tuples / all_tuples:.0f}%" if all_tuples else str(phase)
-        return ""
-
-    def _statement(self, item: Object, work: Callable[[], None]) -> None:
-        self._watch(item, work, self.worker.cancel)
+    def _statement(self, item: Object, target: str, method: str, work: Callable[[], None]) -> None:
+        self._watch(item, target, method, work, self.worker.cancel)
 
     def _reindex(self, row: Row, item: Object, target: str) -> None:
         """Waits for other transactions, and blocks none of them: without lock_timeout."""
         db.rows(self.worker, "SET lock_timeout = 0")
         statement = reindex(item, target)
-        self._statement(item, lambda: db.execute(self.worker, statement))
+        self._statement(item, target, "reindex", lambda: db.execute(self.worker, statement))
 
     def _alter(self, row: Row, item: Object, target: str, state: str, note: str) -> None:
         """In one transaction with the journal. The lock is asked for briefly, again and again: who waits for it holds up others."""
@@ -372,7 +358,7 @@ class Mover:
         before = row.state
         for attempt in range(self.options.retries + 1):
             try:
-                self._statement(item, once)
+                self._statement(item, target, "alter", once)
                 return
             except psycopg.errors.LockNotAvailable:
                 row.state = before
@@ -410,17 +396,23 @@ class Mover:
                 process.wait(30)
             end_group(process)
 
-        self._watch(item, work, stop)
+        self._watch(item, target, "pg_repack", work, stop)
         if process.returncode != 0:
             raise BrokeOff(f"pg_repack failed (exit status {process.returncode}): {' '.join(said).strip()[-1000:]}")
 
-    def _policy(self, item: Object, back: bool) -> str:
-        """Not both moved and cached. A cache without policies, or a user who may not set them, is no reason to fail.
+    def _policy(self, row: Row, item: Object, back: bool) -> str:
+        """Not both moved and cached. Of tiers, by the tablespaces that the rules say are not cached."""
+        if row.origin == "place":
+            return self.set_policy(item, back)
+        if row.to_place in self.uncached or row.from_place in self.uncached:
+            return self.set_policy(item, row.to_place not in self.uncached)
+        return ""
+
+    def set_policy(self, item: Object, back: bool) -> str:
+        """The policy none, or without it again. A cache without policies, or a user who may not set them, is no reason to fail.
 
         A rule of the user's own about the object stays what it is, there and back.
         """
-        if not self.policies:
-            return ""
         function, danger = policy_function(self.control)
         if danger:
             return f"its policy in the cache was not set: {danger}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -232,6 +233,9 @@ def _temporary(moving: Mover, row: Row, tell: Tell, back: bool) -> str:
             with mover.connect(moving.dsn) as fresh:
                 temporary.check(fresh, row.to_place)
     except (BrokeOff, MachineError) as error:
+        if not back:  # new sessions go on as before
+            with contextlib.suppress(BrokeOff):
+                temporary.set_for_database(connection, row.from_place)
         moving.journal.end(row, "done" if back else "failed", error.message)
         tell({"event": "end", "object": row.label, "state": "failed", "note": error.message})
         return "failed"

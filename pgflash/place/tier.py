@@ -15,9 +15,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from pgflash.errors import ArgumentError
 from pgflash.pilot import db
-from pgflash.place import mover, objects
+from pgflash.place import devices, mover, objects
 from pgflash.place.mover import Mover, Options, Tell
 from pgflash.place.objects import Object
+from pgflash.place.room import local_paths, path_of
 from pgflash.place.run import PLANNING, Outcome, Wanted, carry_out, open_rows, require, settled
 
 ORIGIN = "tier"
@@ -30,6 +31,8 @@ class Tier(BaseModel):
     tablespace: str = Field(min_length=1)
     newest: int | None = Field(default=None, ge=0)
     younger: str | None = None
+    cached: bool | None = None
+    """Whether the cache may hold its partitions, too; None: unless it can be seen that the tablespace is on flash itself."""
 
 
 class TieredTable(BaseModel):
@@ -53,6 +56,23 @@ class Rules(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
     dsn: str
     table: list[TieredTable] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _agreed(self) -> Rules:
+        said: dict[str, bool] = {}
+        for tier in (tier for table in self.table for tier in table.tier if tier.cached is not None):
+            if said.setdefault(tier.tablespace, bool(tier.cached)) != tier.cached:
+                raise ValueError(f"tablespace {tier.tablespace}: cached is true in one tier and false in another")
+        return self
+
+    @property
+    def said(self) -> dict[str, bool | None]:
+        """Of each tablespace, `cached`."""
+        found: dict[str, bool | None] = {}
+        for tier in (tier for table in self.table for tier in table.tier):
+            if found.get(tier.tablespace) is None:
+                found[tier.tablespace] = tier.cached
+        return found
 
 
 def read_rules(path: Path) -> Rules:
@@ -184,17 +204,69 @@ def _leaves(connection: db.Connection, partition: Partition, indexes: bool) -> l
     return found
 
 
-def plan(connection: db.Connection, rules: Rules) -> list[Wanted]:
-    result: dict[int, Wanted] = {}
+@dataclass(frozen=True)
+class Step:
+    """An object that is not where it belongs, or whose policy in the cache is not that of its tier: none, default; empty: as it is."""
+
+    item: Object
+    target: str
+    policy: str
+
+    @property
+    def moves(self) -> bool:
+        return self.item.tablespace != self.target
+
+
+def uncached(connection: db.Connection, rules: Rules) -> frozenset[str]:
+    """Tablespaces whose partitions the cache shall not hold as well: by the rules, else those that are seen to be on local flash."""
+    paths = local_paths(connection)
+    found = set()
+    for name, cached in rules.said.items():
+        if cached is None:
+            cached = paths is None or not devices.on_flash(path_of(connection, name, paths[0]))
+        if not cached:
+            found.add(name)
+    return frozenset(found)
+
+
+def _policies(connection: db.Connection) -> dict[tuple[str, str], str] | None:
+    """Those that are set; None where they are not to be set."""
+    function, _ = mover.policy_function(connection)
+    if not function:
+        return None
+    found = db.rows(
+        connection,
+        f"SELECT schemaname, objname, policy FROM {function.rpartition('.')[0]}.pg_flashcache_policy_rules WHERE kind = 'relation'",
+    )
+    return {(schema, name): policy for schema, name, policy in found}
+
+
+def plan(connection: db.Connection, rules: Rules, flash: frozenset[str]) -> list[Step]:
+    """`flash`: what uncached() has found."""
+    result: dict[int, Step] = {}
+    present = _policies(connection)
     for table in rules.table:
         for tier in table.tier:
             objects.tablespace_oid(connection, tier.tablespace)
         found = partitions(connection, table.name)
         for partition, tablespace in place(found, table.tier, _ages(connection, table.tier, table.name, found)):
             for item in _leaves(connection, partition, table.indexes):
-                if item.tablespace != tablespace:
-                    result[item.oid] = Wanted(item, tablespace, item.schema, item.name, item.filenode)
+                step = Step(item, tablespace, "" if present is None else _policy(item, tablespace, flash, present))
+                if step.moves or step.policy:
+                    result[item.oid] = step
     return list(result.values())
+
+
+def _policy(item: Object, target: str, flash: frozenset[str], present: dict[tuple[str, str], str]) -> str:
+    """A rule of the user's own stays."""
+    rule = present.get((item.schema, item.name))
+    if target in flash:
+        return "" if rule else "none"
+    return "default" if item.tablespace in flash and rule == "none" else ""
+
+
+def _wanted(steps: list[Step]) -> list[Wanted]:
+    return [Wanted(step.item, step.target, step.item.schema, step.item.name, step.item.filenode) for step in steps if step.moves]
 
 
 def dry_run(rules: Rules, tell: Tell, options: Options) -> list[dict[str, Any]]:
@@ -203,23 +275,41 @@ def dry_run(rules: Rules, tell: Tell, options: Options) -> list[dict[str, Any]]:
         def again(attempt: int) -> None:
             tell({"event": "retry", "object": PLANNING, "attempt": attempt})
 
+        flash = uncached(connection, rules)
         return [
-            {"object": one.item.label, "bytes": one.item.bytes, "from": one.item.tablespace, "to": one.target}
-            for one in mover.patiently(lambda: plan(connection, rules), options, again)
+            {
+                "object": step.item.label,
+                "bytes": step.item.bytes,
+                "from": step.item.tablespace,
+                "to": step.target,
+                "policy": step.policy or None,
+            }
+            for step in mover.patiently(lambda: plan(connection, rules, flash), options, again)
         ]
 
 
 def apply(rules: Rules, tell: Tell, options: Options) -> Outcome:
     """Only what is not where it belongs: a second run does nothing."""
-    with Mover(rules.dsn, options, tell, policies=False) as moving:
+    with Mover(rules.dsn, options, tell) as moving:
         moving.journal.exists()
         moving.lock()
-        first = moving.patiently(PLANNING, lambda: plan(moving.control, rules))
-        if not first and not moving.journal.exists():
-            return Outcome()
-        for text in require(moving, first, {one.target for one in first}, options, with_temporary=False):
-            tell({"event": "note", "note": text})
-        moving.journal.create()
-        settled(moving, tell)
-        items = moving.patiently(PLANNING, lambda: plan(moving.control, rules))
-        return carry_out(moving, open_rows(moving, items, ORIGIN, tell), tell)
+        moving.uncached = uncached(moving.control, rules)
+
+        def look() -> list[Step]:
+            return moving.patiently(PLANNING, lambda: plan(moving.control, rules, moving.uncached))
+
+        steps = look()
+        outcome = Outcome()
+        first = _wanted(steps)
+        if first or moving.journal.exists():
+            for text in require(moving, first, {one.target for one in first}, options, with_temporary=False):
+                tell({"event": "note", "note": text})
+            moving.journal.create()
+            settled(moving, tell)
+            steps = look()
+            outcome = carry_out(moving, open_rows(moving, _wanted(steps), ORIGIN, tell), tell)
+        for step in steps:
+            if step.policy and not step.moves:  # made where it belongs, such as a new partition
+                note = moving.set_policy(step.item, step.policy == "default")
+                tell({"event": "policy", "object": step.item.label, "policy": step.policy, "note": note})
+        return outcome

@@ -127,6 +127,21 @@ def test_commands(server: Server) -> None:
         server.sql("ALTER SYSTEM RESET pg_flashcache.enabled", "SELECT pg_reload_conf()")
 
 
+@needs_server
+def test_top_shows_all_nodes(server: Server) -> None:
+    """Those that are named, in two databases, and one of the list, which is down."""
+    dsn = server.dsn.replace("user=postgres", "user=monitor")
+    server.sql(f"SELECT pg_flashcache_add_node('listed', 'host={server.folder}/nowhere')")
+    try:
+        status, said = run("top", dsn, dsn.replace("dbname=postgres", "dbname=template1"), "--interval=0.1", "--timeout=60")
+        rows = [(row["ok"], row.get("database"), row.get("state")) for row in said["servers"]]
+        assert status == 7 and rows == [(True, "postgres", "active"), (True, "template1", None), (False, None, None)]
+        status, said = run("top", dsn, "--no-search", "--interval=0.1", "--timeout=60")
+        assert status == 0 and [row["database"] for row in said["servers"]] == ["postgres"]
+    finally:
+        server.sql("SELECT pg_flashcache_remove_node(node) FROM pg_flashcache_nodes")
+
+
 def test_names_and_places_are_there_once() -> None:
     nodes = [
         Node("a", {"host": "h"}, "argument"), Node("x", {"host": "h", "port": "5432"}, "list"), Node("a", {"host": "h2"}, "list"),

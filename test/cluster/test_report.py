@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from pgflash.cluster import report
 from pgflash.cluster.find import Found
 from pgflash.cluster.gather import Look
 from pgflash.cluster.report import Part, Report, Summed
 from pgflash.cluster.show import remarks
 from pgflash.shown import in_markdown
+from pgflash.top.sample import Sample
 
-from .fakes import look, seen
+from .fakes import WHEN, look, seen
 
 SCRIPT, PICTURE, LINK = "<script>alert(1)</script>", "![x](http://203.0.113.9/t.png)", "see https://203.0.113.9/x"
 
@@ -47,3 +54,52 @@ def test_a_standby_that_is_among_the_nodes_is_not_asked_for() -> None:
         assert said("sb", "sb", "sb", looks=[primary, one]) == ["a remark", "standby sb has no address"]
     long = look("two", seen(standby=True, receives_as="s" * 70 + "é"))
     assert said("s" * 63, looks=[long]) == ["a remark"]
+
+
+COUNTERS = ("hits", "misses", "disk_reads", "os_cache_hits", "read_time_us", "disk_read_time_us", "write_bytes")
+
+
+def sample(seconds: int, transactions: int, slots: int, relations: list[tuple[int, str, int, int, int]], **stat: int) -> Sample:
+    """`relations`: relid, name, hits, reads from disk and their time in us."""
+    return Sample(
+        WHEN + timedelta(seconds=seconds), "primary", 15, "", "postgres", transactions, False, None, {},
+        stat={"state": "active", "slots": slots, "used": slots, "stats_reset": WHEN} | dict.fromkeys(COUNTERS, 0) | stat,
+        relations=[
+            {"relid": relid, "schema": "public", "relation": name, "hits": hits, "disk_reads": reads, "os_cache_hits": 0, "read_time_us": 0,
+             "disk_read_time_us": us}
+            for relid, name, hits, reads, us in relations
+        ],
+    )  # fmt: skip
+
+
+ONE = (
+    sample(0, 1000, 1000, [(10, "t", 5, 5, 50), (11, "cold", 0, 0, 0)], hits=50, misses=50, disk_reads=50),
+    sample(
+        10, 1500, 1000, [(10, "t", 805, 65, 600_050), (11, "cold", 0, 3, 900_000)], hits=950, misses=150, disk_reads=150, write_bytes=81920
+    ),
+)
+TWO = (
+    sample(0, 0, 2000, [(20, "t", 0, 0, 0)]),
+    sample(10, 300, 2000, [(20, "t", 100, 200, 1_400_000)], hits=100, misses=300, disk_reads=300, write_bytes=40960),
+)
+
+
+def test_sums_are_those_of_all_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two that answer, and one that is down: totals and relations of the two, whatever number their relations have."""
+    looks = [look("one", seen()), look("two", seen()), look("three", None, "no answer")]
+    advice: list[dict[str, Any]] = []
+    answers = iter([[((pair[at], advice), None) for pair in (ONE, TWO)] + [(None, "no answer")] for at in (0, 1)])
+    monkeypatch.setattr(report, "look_at", lambda _nodes, _timeout: looks)
+    monkeypatch.setattr(report, "ask_all", lambda _nodes, _timeout, _ask: next(answers))
+    monkeypatch.setattr("pgflash.cluster.report.time.sleep", lambda _seconds: None)
+    found = report.make(Found([item.node for item in looks], []), 10.0, 5, 0.9, 20, True)
+    assert found.down and found.totals() == {
+        "nodes": 3, "tps": 80.0, "flash_reads_per_s": 100.0, "disk_reads_per_s": 40.0, "hit_ratio": pytest.approx(1000 / 1400),
+        "capacity_bytes": 3000 * 8192, "write_bytes_per_s": 12288.0,
+    }  # fmt: skip
+    assert found.relations == [Summed("public.t", 2, 900, 260, 2.0), Summed("public.cold", 1, 0, 3, 0.9)]
+    text = found.markdown()
+    assert "| reads from flash a second | 100 |" in text and "| public.t | 2 | 90 | 26 | 200 |" in text
+    assert [(part["name"], part["problem"], part["rates"] is None) for part in found.as_json()["nodes"]] == [
+        ("one", None, False), ("two", None, False), ("three", "no answer", True),
+    ]  # fmt: skip

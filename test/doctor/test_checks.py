@@ -120,6 +120,24 @@ def no_trim(fake: Fake) -> None:
     (fake.root / "etc/systemd/system/timers.target.wants/fstrim.timer").unlink()
 
 
+KUBELET = "/var/lib/kubelet/pods/0815-4711/volumes/kubernetes.io~{}/flash"
+EMPTY_DIR = "is in an emptyDir of Kubernetes, which is on the kubelet's file system and goes with the pod"
+VOLUME = "give the pod a volume on a local SSD of the node: docs/kubernetes.md"
+
+
+def bound(plugin: str) -> Break:
+    """As a pod sees it."""
+    return moved("/mnt/nvme", f"259:1 {KUBELET.format(plugin)} /mnt/nvme rw,noatime - ext4 /dev/nvme0n1p1 rw")
+
+
+def on_the_node(plugin: str) -> Break:
+    def make(fake: Fake) -> None:
+        fake.mount("/var/lib/kubelet", "259:1 / /var/lib/kubelet rw,noatime - ext4 /dev/nvme0n1p1 rw")
+        fake.set("pg_flashcache.file", KUBELET.format(plugin) + "/cache")
+
+    return make
+
+
 NVME = "259:1 / /mnt/nvme rw,{options} - {kind} /dev/nvme0n1p1 rw"
 SDA = "8:0 / {at} rw,{options} - {kind} {source} rw"
 ROTATES = "says that it rotates"
@@ -157,6 +175,9 @@ CASES: list[tuple[str, str, Break, str, list[str]]] = [
     ("devices.flash_is_flash", "problem", lambda fake: fake.model("nvme0n1", "Amazon Elastic Block Store"), "nvme0n1p1 is across a network: Amazon EBS", [OTHER]),
     ("devices.flash_is_flash", "problem", nvme(kind="nfs4"), "is on a network file system (nfs4)", [OTHER]),
     ("devices.flash_is_flash", "advice", nvme(kind="tmpfs"), "is in memory (tmpfs)", ["choose a path on a local SSD, or give the memory to shared_buffers"]),
+    ("devices.flash_is_flash", "problem", bound("empty-dir"), EMPTY_DIR, [VOLUME]),
+    ("devices.flash_is_flash", "problem", on_the_node("empty-dir"), EMPTY_DIR, [VOLUME]),
+    ("devices.flash_is_flash", "problem", bound("aws-ebs"), "is on a network volume of Kubernetes (aws-ebs)", [VOLUME]),
     ("devices.data_on_flash", "advice", lambda fake: fake.queue("sda", "rotational", 0), "the data directory is on local flash: sda (a local SSD)", ["pgflash pilot run FILE.toml, which compares the server with and without the cache"]),
     ("devices.shared_device", "advice", moved("/wal", "259:0 / /wal rw,relatime - ext4 /dev/nvme0n1 rw"), "is on nvme0n1, as the WAL is", ["move the cache's file to another local SSD"]),
     ("devices.wal_device", "advice", moved("/wal", "8:0 / /wal rw,relatime - ext4 /dev/sda rw"), "is on sda, a rotating disk, as the data is", [f"stop the server, move {DATA}/pg_wal to another device, and put a symbolic link in its place"]),

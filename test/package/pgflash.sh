@@ -21,7 +21,8 @@ version=$(sed -nE 's/^version = "(.*)"$/\1/p' "$tree/pyproject.toml")
 wanted() {
   (cd "$tree" && find pgflash -type f -not -path '*/__pycache__/*' -not -name pgflash.1 -printf "./$place/%p\n")
   printf "./$place/pgflash-$version.dist-info/%s\n" METADATA RECORD WHEEL entry_points.txt top_level.txt
-  printf './usr/share/doc/pgflash/%s\n' changelog.gz copyright monitoring.md.gz pilot.md.gz snapshots.md.gz
+  printf './usr/share/doc/pgflash/%s\n' changelog.gz copyright cluster.md.gz doctor.md.gz monitoring.md.gz pilot.md.gz place.md.gz \
+    snapshots.md.gz
   (cd "$tree" && find tools/systemd -type f -printf './usr/share/doc/pgflash/systemd/%f\n')
   printf './usr/%s\n' bin/pgflash share/man/man1/pgflash.1.gz
 }

@@ -42,6 +42,7 @@ def extension_there(name: str) -> bool:
 needs_server = pytest.mark.skipif(not bin_folder(), reason="no server: test.sh makes one (FC_PILOT_BIN)")
 needs_root = pytest.mark.skipif(not is_root(), reason="a small file system is mounted: that needs root")
 needs_repack = pytest.mark.skipif(not extension_there("pg_repack"), reason="this server has no pg_repack")
+needs_flashcache = pytest.mark.skipif(not extension_there("pg_flashcache"), reason="this server has no pg_flashcache")
 needs_partman = pytest.mark.skipif(not extension_there("pg_partman"), reason="this server has no pg_partman")
 
 
@@ -58,6 +59,7 @@ class Server:
         settings = {
             "listen_addresses": "", "unix_socket_directories": str(folder / "socket"), "fsync": "off", "track_io_timing": "on",
             "shared_buffers": "4MB", "autovacuum": "off", "max_wal_size": "512MB", "timezone": "UTC",
+            "shared_preload_libraries": "pg_flashcache" if extension_there("pg_flashcache") else "",
         }  # fmt: skip
         with (self.data / "postgresql.conf").open("a") as conf:
             conf.writelines(f"{name} = '{value}'\n" for name, value in settings.items())
@@ -161,4 +163,7 @@ def made() -> Iterator[Server]:
     server.remove()
 
 
-__all__ = ["SERVER_USER", "Server", "await_", "begin", "made", "needs_partman", "needs_repack", "needs_root", "needs_server", "tool"]
+__all__ = [
+    "SERVER_USER", "Server", "await_", "begin", "made", "needs_flashcache", "needs_partman", "needs_repack", "needs_root", "needs_server",
+    "tool",
+]  # fmt: skip

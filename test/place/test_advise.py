@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from pgflash.place.advise import advise
+from pgflash.place.mover import connect as db_connect
 from pgflash.place.observe import Counters, Snapshot, Unit, compare
+from pgflash.place.observe import snapshot as observed
 
 from .servers import Server, needs_server, tool
 
@@ -54,6 +56,49 @@ def test_the_plan() -> None:
     assert plan.words()[0] == "Move 10 MB to flash for good: table public.hot."
     fast = advise(observation, 50 * MB, 0.3, fast=frozenset({"pg_default"}))
     assert fast.words()[0].startswith("Nothing was read or written")
+
+
+def test_reads_of_toast_count() -> None:
+    """As reads of its table: what a table without TOAST would have to read."""
+    wide = Unit(1, "public", "wide", "table", 1, 0, "pg_default", "", Counters(MB, 1000, 500, 0))
+    then = Unit(1, "public", "wide", "table", 1, 0, "pg_default", "", Counters(MB, 400, 100, 0))
+    (rates,) = compare(snapshot(10, 0, 5.0, then), snapshot(20, 0, 5.0, wide), 10.0, None, None).rates
+    assert (rates.reads, rates.toast_reads) == (100.0, 40.0)
+    plan = advise(compare(None, snapshot(10, 0, 5.0, wide), 10.0, None, None), MB, 0.3)
+    assert plan.nothing == 150 * 5.0 and plan.as_json()["objects"][0]["toast_reads_per_s"] == 50.0
+
+
+@needs_server
+def test_reads_of_toast_and_of_indexes_are_those_of_the_server(server: Server, database: str) -> None:
+    server.sql(
+        "CREATE TABLE wide (id int PRIMARY KEY, x text)",
+        "ALTER TABLE wide ALTER x SET STORAGE EXTERNAL",
+        "INSERT INTO wide SELECT i, repeat('x', CASE WHEN i <= 20 THEN 9000 ELSE 10 END) FROM generate_series(1, 5000) i",
+        database=database,
+    )
+    server.stop()
+    server.start()  # nothing is in shared_buffers
+    server.sql(
+        "SET enable_seqscan = off; SET enable_bitmapscan = off",
+        "SELECT sum(length(reverse(x))) FROM wide WHERE id <= 20",
+        "SELECT sum(id) FROM wide WHERE id BETWEEN 4000 AND 4010",
+        "SELECT pg_stat_force_next_flush()",
+        "SELECT 1",
+        database=database,
+    )
+    with db_connect(server.dsn(database)) as connection:
+        units = {unit.name: unit.now for unit in observed(connection).units.values()}
+    of_table = "pg_statio_all_tables WHERE relid = 'wide'::regclass"
+    heap, toast, of_toast, index = (
+        int(server.sql(f"SELECT {what}", database=database))
+        for what in (
+            f"heap_blks_read FROM {of_table}", f"toast_blks_read FROM {of_table}", f"tidx_blks_read FROM {of_table}",
+            "idx_blks_read FROM pg_statio_all_indexes WHERE indexrelid = 'wide_pkey'::regclass",
+        )
+    )  # fmt: skip
+    assert min(heap, toast, of_toast, index) > 0
+    assert (units["wide"].reads, units["wide"].toast_reads) == (heap, toast + of_toast)
+    assert (units["wide_pkey"].reads, units["wide_pkey"].toast_reads) == (index, 0)
 
 
 def test_scans_are_not_cached() -> None:

@@ -360,6 +360,20 @@ def test_script(server: Server, filled: str) -> None:
     assert server.sql("SHOW temp_tablespaces", database=filled) == "flash"
 
 
+def test_temporary_files_that_would_not_go_there(server: Server, filled: str) -> None:
+    """A new session has another setting: it failed, and the database's is as before."""
+    server.sql("DROP ROLE IF EXISTS own", "CREATE ROLE own SUPERUSER LOGIN", "ALTER ROLE own SET temp_tablespaces = 'slow'")
+    for before in ("slow", ""):
+        server.sql(f"ALTER DATABASE {filled} " + (f"SET temp_tablespaces = {before}" if before else "RESET temp_tablespaces"))
+        failed = tool("place", "apply", server.dsn(filled, "own"), "--tablespace=flash", "--temporary", "--json")
+        assert failed.returncode == 4, failed.stdout
+        move = json.loads(tool("place", "status", server.dsn(filled, "own"), "--json").stdout)["moves"][-1]
+        assert (move["state"], move["note"]) == ("failed", "temp_tablespaces of a new session is slow, not flash")
+        assert server.sql("SHOW temp_tablespaces", database=filled) == before
+    server.sql("DROP OWNED BY own", "DROP SCHEMA pgflash CASCADE", database=filled)
+    server.sql("DROP ROLE own")
+
+
 def test_the_own_tablespace_needs_no_mirror(server: Server, filled: str) -> None:
     """The database is lost with it anyway."""
     ready(apply(server, filled, "--tablespace=flash", "--object=public.t_pkey"))

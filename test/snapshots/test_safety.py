@@ -245,10 +245,6 @@ def test_moved_objects_keep_the_rules_of_their_user(database: Database) -> None:
         rules = "SELECT string_agg(objname || ' ' || policy, ', ' ORDER BY objname) FROM pg_flashcache_policy_rules"
         for back, expected in ((False, "chosen keep, moved none"), (True, "chosen keep")):
             for item in found.values():
-                assert item is not None and moving._policy(item, back) == ""
+                assert item is not None and moving.set_policy(item, back) == ""
             assert database.sql(rules) == expected
-    with mover.Mover(database.dsn, mover.Options(), lambda *_: None, policies=False) as moving:
-        item = found["moved"]
-        assert item is not None and moving._policy(item, False) == ""
-    assert database.sql(rules) == "chosen keep"
     database.sql("DROP TABLE moved, chosen", "SELECT pg_flashcache_set_policy('relation', 'public.chosen', 'default')")

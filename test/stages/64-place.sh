@@ -16,7 +16,7 @@ stage() {
   local -a selection=()
   fc_python_make "$root"
   if [ "$major" -ne 15 ] && [ "${FC_PLACE:-}" != full ]; then
-    selection=(-k "there_and_back or pg_repack or test_cancelled or server_is_killed or test_script or may_only_look or test_native or pg_partman or back_and_status")
+    selection=(-k "there_and_back or pg_repack or test_cancelled or server_is_killed or test_script or may_only_look or test_native or pg_partman or back_and_status or of_moves or size_of_a_copy or told_of_alter")
   fi
   (cd "$root" && FC_PILOT_BIN=$FC_BINDIR TMPDIR=$work/tmp fc_python_run "$root" -m pytest -rs --durations=10 \
     "--junit-xml=$work/place.xml" "${selection[@]}" test/place) || status=$?

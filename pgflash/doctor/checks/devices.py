@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 
 from pgflash.doctor.check import DoesNotApply, Finding, Severity, Write, check
 from pgflash.doctor.checks.common import KERNEL, PG, places, with_device
 from pgflash.doctor.facts import Facts
 from pgflash.doctor.facts.blocks import MEMORY_KINDS, NETWORK_KINDS, Block
+from pgflash.doctor.facts.places import Place
 from pgflash.units import show_bytes
 
 ALL = ("data", "wal", "tablespace", "temp", "flash")
 LASTING = ("data", "wal", "tablespace")
 SYSFS = f"{KERNEL}/admin-guide/abi-stable.html"
+VOLUMES = re.compile(r"/pods/[^/]+/volumes/kubernetes\.io~([^/]+)/[^/]+")
+"""Where the kubelet has the volumes of pods, by the plugin that made them."""
+EMPTY_DIR = "empty-dir"
+VOLUME = "give the pod a volume on a local SSD of the node: docs/kubernetes.md"
+NETWORK_PLUGINS = (
+    "aws-ebs", "azure-disk", "azure-file", "cephfs", "cinder", "fc", "gce-pd", "glusterfs", "iscsi", "nfs", "portworx-volume", "quobyte",
+    "rbd", "scaleio", "storageos", "vsphere-volume",
+)  # fmt: skip
 UDEV = 'lasting: a udev rule, such as ACTION=="add|change", KERNEL=="{name}", ATTR{{queue/{attribute}}}="{value}"'
 
 
@@ -31,13 +41,20 @@ def _drives(facts: Facts, *roles: str) -> Iterator[tuple[Block, str]]:
     "devices", "flash_is_flash", "The cache is on local flash", severity=Severity.PROBLEM,
     question="Is the device behind the cache's file a local SSD?",
     why="The cache gains the difference between the disk and flash. On a rotating disk or across a network there is none, and in memory "
-    "it takes what shared_buffers or the page cache could use.",
+    "it takes what shared_buffers or the page cache could use. An emptyDir of Kubernetes is on whatever the kubelet is on.",
     source=f"{SYSFS} (queue/rotational); docs/operation.md, Is it worth it?",
 )  # fmt: skip
 def flash_is_flash(facts: Facts) -> Iterable[Finding]:
     for place in places(facts, "flash"):
         kind = place.mount.kind if place.mount else ""
-        if kind in NETWORK_KINDS:
+        plugin = _plugin(facts, place)
+        if plugin == EMPTY_DIR:
+            yield Finding(
+                place.path, "is in an emptyDir of Kubernetes, which is on the kubelet's file system and goes with the pod", (VOLUME,)
+            )
+        elif plugin in NETWORK_PLUGINS:
+            yield Finding(place.path, f"is on a network volume of Kubernetes ({plugin})", (VOLUME,))
+        elif kind in NETWORK_KINDS:
             yield Finding(place.path, f"is on a network file system ({kind})", ("choose a path on a local SSD for pg_flashcache.file",))
         elif kind in MEMORY_KINDS:
             yield Finding(
@@ -50,6 +67,14 @@ def flash_is_flash(facts: Facts) -> Iterable[Finding]:
         else:
             for leaf in place.block.leaves():
                 yield from _is_flash(place.path, leaf)
+
+
+def _plugin(facts: Facts, place: Place) -> str:
+    """Of the volume of Kubernetes that a path is in: by the path on the node, in a pod by what is mounted there; empty: none."""
+    mount = place.mount
+    real = facts.machine.resolve(place.path)
+    seen = (real, mount.point, mount.root) if mount else (real,)
+    return next((found[1] for text in seen if (found := VOLUMES.search(text + "/"))), "")
 
 
 def _is_flash(path: str, leaf: Block) -> Iterator[Finding]:
