@@ -81,6 +81,18 @@ put_stretch(Group *group, uint32 stretch)
 	fc_directory_forget_run(stretch);
 }
 
+/* Of the stretch whose turn it is; has a slot been taken there that is not listed? */
+static bool
+put_turn(Group *group)
+{
+	uint32		stretch = fc_warm->stretch;
+	bool		taken = fc_directory_run_taken(stretch) == stretch;
+
+	put_stretch(group, stretch);
+	fc_warm->stretch = (stretch + 1) % fc_warm_stretches(fc_directory_slots());
+	return taken;
+}
+
 FcIo
 fc_warm_write_records(uint32 timeline)
 {
@@ -92,19 +104,18 @@ fc_warm_write_records(uint32 timeline)
 	uint32		nlisted;
 	const FcSlotNo *listed = fc_directory_listed(&nlisted);
 	uint64		number = fc_warm->next;
+	uint32		taken;
 	int			n;
 
 	StaticAssertStmt(FC_WARM_MOST_LISTED <= 4 * FC_WARM_LISTED && FC_STORE_MAX_RUN >= 64, "a group of the log does not fit");
 	for (uint32 i = 0; i < nlisted; i += FC_WARM_LISTED)
 		put_listed(&group, listed + i, Min(nlisted - i, FC_WARM_LISTED));
 	fc_directory_forget_listed();
-	for (uint32 i = fc_directory_run_taken(0); i < stretches && group.n < most / 2; i = fc_directory_run_taken(i + 1))
-		put_stretch(&group, i);
 	for (n = fc_breaks("K18-turn") ? 0 : group.n; n > 0; n--)
-	{
-		put_stretch(&group, fc_warm->stretch);
-		fc_warm->stretch = (fc_warm->stretch + 1) % stretches;
-	}
+		(void) put_turn(&group);
+	while (group.n + 2 <= most && (taken = fc_directory_run_taken(0)) < stretches)
+		if (!put_turn(&group))
+			put_stretch(&group, taken);
 	Assert(group.n <= most);
 
 	/*
@@ -158,7 +169,7 @@ fc_warm_find_end(const FcWarmRoot *root, uint64 *end)
 		io = fc_warm_read_journal(place, n);
 		if (io != FC_IO_OK)
 			return io;
-		for (int i = 0; i < n; i++)
+		for (int i = 0; i < n && at + i < *end + 2 * most; i++)
 		{
 			memcpy(&block, fc_warm_blocks[i], sizeof(block));
 			if (!fc_warm_block_valid(&block, root->log, slots) ||
