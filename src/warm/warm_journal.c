@@ -20,12 +20,12 @@
 #include "warm/warm_internal.h"
 
 /* A group of the journal, in fc_warm_blocks until it is written. */
-typedef struct Group
+typedef struct JournalGroup
 {
 	uint32		timeline;
 	uint32		stretch;		/* whose turn it was when it began */
 	int			n;				/* blocks */
-} Group;
+} JournalGroup;
 
 /* The one that is being filled in. */
 static FcWarmBlock block;
@@ -33,7 +33,7 @@ static FcWarmBlock block;
 /* ---- writing ---- */
 
 static void
-begin_block(const Group *group, FcSlotNo first, uint32 n)
+begin_block(const JournalGroup *group, FcSlotNo first, uint32 n)
 {
 	memset(&block, 0, sizeof(block));
 	block.first = first;
@@ -48,7 +48,7 @@ begin_block(const Group *group, FcSlotNo first, uint32 n)
 }
 
 static void
-end_block(Group *group)
+end_block(JournalGroup *group)
 {
 	Assert(group->n < FC_STORE_MAX_RUN);
 	fc_warm_seal_block(&block);
@@ -57,7 +57,7 @@ end_block(Group *group)
 }
 
 static void
-put_listed(Group *group, const FcSlotNo *slots, uint32 n)
+put_listed(JournalGroup *group, const FcSlotNo *slots, uint32 n)
 {
 	begin_block(group, FC_NO_SLOT, n);
 	for (uint32 i = 0; i < n; i++)
@@ -70,7 +70,7 @@ put_listed(Group *group, const FcSlotNo *slots, uint32 n)
 
 /* It has all that there is to say of these slots, so none of them counts as taken any more. */
 static void
-put_stretch(Group *group, uint32 stretch)
+put_stretch(JournalGroup *group, uint32 stretch)
 {
 	FcSlotNo	first = stretch * FC_WARM_RECORDS;
 	uint32		n = Min(fc_directory_slots() - first, FC_WARM_RECORDS);
@@ -83,7 +83,7 @@ put_stretch(Group *group, uint32 stretch)
 
 /* Of the stretch whose turn it is; has a slot been taken there that is not listed? */
 static bool
-put_turn(Group *group)
+put_turn(JournalGroup *group)
 {
 	uint32		stretch = fc_warm->stretch;
 	bool		taken = fc_directory_run_taken(stretch) == stretch;
@@ -100,7 +100,7 @@ fc_warm_write_records(uint32 timeline)
 	uint32		stretches = fc_warm_stretches(slots);
 	uint32		blocks = fc_warm_journal_blocks(slots);
 	int			most = fc_warm_most_blocks(slots);
-	Group		group = {.timeline = timeline,.stretch = fc_warm->stretch};
+	JournalGroup		group = {.timeline = timeline,.stretch = fc_warm->stretch};
 	uint32		nlisted;
 	const FcSlotNo *listed = fc_directory_listed(&nlisted);
 	uint64		number = fc_warm->next;

@@ -77,7 +77,7 @@ fc_warm_start(void)
 	for (int i = 0; i < FC_STORE_MAX_RUN; i++)
 		fc_warm_blocks[i] = memory + (Size) i * BLCKSZ;
 	fc_warm->left = false;
-	if (!fc_directory_track(FC_WARM_RECORDS, FC_WARM_MOST_LISTED))
+	if (!fc_directory_track(FC_WARM_RECORDS, fc_failpoint_number("FC_WARM_LISTED", FC_WARM_MOST_LISTED)))
 	{
 		fc_warm->pending = false;
 		fc_warm->keep = false;

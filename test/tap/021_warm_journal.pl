@@ -310,6 +310,39 @@ stamp($node);
 	is_right($node, 'torn by a crash, and another');
 }
 
+# More slots are taken than a group can list: then it has whole stretches of them.
+{
+	$node->stop;
+	local $ENV{FC_WARM_LISTED} = 10;
+	start($node);
+	fc_warm($node, undef, 'postgres', 't', 'u');
+	my $number = (journal($node))[-1]->{number};
+	write_blocks($node, 100);
+	my @new    = grep { $_->{number} > $number } journal($node);
+	my @listed = grep { $_->{listed} } @new;
+	is(scalar(grep { $_->{n} > 10 } @listed), 0, 'stretches: a few slots are listed');
+	cmp_ok(@new - @listed, '>', 3 * @listed, 'stretches: of the others there are stretches');
+	stamp($node);
+	crash($node);
+	is_right($node, 'stretches');
+}
+
+# Another writer in the same run does not know which slots have no record: it writes all stretches, then goes on.
+{
+	my $writer = $node->safe_psql('postgres', 'SELECT writer_pid FROM pg_stat_flashcache');
+	fc_warm($node, undef, 'postgres', 't', 'u');
+	stamp($node);
+	my $end = root($node)->{next};
+	kill 'TERM', $writer or die "no writer: $!";
+	$node->poll_query_until('postgres', "SELECT state = 'active' AND writer_pid <> $writer FROM pg_stat_flashcache") or die 'no writer';
+	write_pages($node, 500);
+	fc_writer_round($node) while (journal($node))[-1]->{number} < $end + STRETCHES;
+	my %first = map { $_->{first} => 1 } grep { $_->{number} >= $end && !$_->{listed} } journal($node);
+	is(scalar keys %first, STRETCHES, 'another writer: all stretches are written');
+	crash($node);
+	is_right($node, 'another writer');
+}
+
 # A block that is spoilt takes along what only it has, and nothing else.
 fc_warm($node, undef, 'postgres', 't', 'u');
 stamp($node);
