@@ -100,7 +100,7 @@ fc_warm_write_records(uint32 timeline)
 	uint32		stretches = fc_warm_stretches(slots);
 	uint32		blocks = fc_warm_journal_blocks(slots);
 	int			most = fc_warm_most_blocks(slots);
-	JournalGroup		group = {.timeline = timeline,.stretch = fc_warm->stretch};
+	JournalGroup group = {.timeline = timeline,.stretch = fc_warm->stretch};
 	uint32		nlisted;
 	const FcSlotNo *listed = fc_directory_listed(&nlisted);
 	uint64		number = fc_warm->next;

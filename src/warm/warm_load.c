@@ -322,7 +322,11 @@ load_block(Loading *l, uint64 number, bool ever, const char *bytes)
 		l->torn += block.log == root.log;	/* else it was never written */
 		return true;
 	}
-	/* no crash leaves that: what came before it is lost, and older records are not */
+
+	/*
+	 * no crash leaves that: what came before it is lost, and older records
+	 * are not
+	 */
 	if (block.number >= l->end)
 		return refuse("blocks of its log are missing");
 	if (!ever || block.number != number)
