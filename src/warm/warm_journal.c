@@ -156,7 +156,7 @@ fc_warm_find_end(const FcWarmRoot *root, uint64 *end)
 {
 	uint32		slots = fc_directory_slots();
 	uint32		blocks = fc_warm_journal_blocks(slots);
-	uint32		most = fc_warm_most_blocks(slots);
+	uint64		most = fc_warm_most_blocks(slots);
 	uint64		at = root->next;
 	int			n;
 
