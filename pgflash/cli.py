@@ -37,11 +37,11 @@ from pgflash.pilot import scenario as scenarios
 from pgflash.pilot.progress import JsonReporter, Reporter, TerminalReporter
 from pgflash.pilot.store import RUNS, Study, Writer, open_study
 from pgflash.place.cli import place, tier
-from pgflash.shown import cell, json_text, visible
+from pgflash.shown import cell, console, json_text, visible
 from pgflash.snapshots import commands as snapshot_commands
 from pgflash.system import raise_on_signals
 from pgflash.top.cli import top_command
-from pgflash.units import ENDURANCE_FORMS, PRICE_FORMS, Endurance, OperationPrice, parse_endurance, parse_operation_price
+from pgflash.units import ENDURANCE_FORMS, PRICE_FORMS, Endurance, OperationPrice, counted, parse_endurance, parse_operation_price
 from pgflash.usage import Commands
 
 app = Commands(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help="The command line tool of pg_flashcache.")
@@ -132,7 +132,7 @@ def run_command(
     _out(
         json_,
         {"event": "end", "study": str(folder), "done": outcome.done, "there_already": outcome.skipped, "failed": outcome.failed, **written},
-        f"{folder}: {outcome.done} runs done, {outcome.skipped} there already"
+        f"{folder}: {counted(outcome.done, 'run')} done, {outcome.skipped} there already"
         + "".join(f"\n{name}: {path}" for name, path in written.items()),
     )
     if outcome.failed:
@@ -156,11 +156,11 @@ def list_command(
     for item in shipped:
         runs = f"{len(item['variants'])} x {len(item['clients'])} x {item['repetitions']} x {item['duration_s']} s"
         table.add_row(cell(item["name"]), cell(item["title"]), item["load"], runs, "yes" if item["needs_root"] else "no")
-    console = Console(width=None if sys.stdout.isatty() else 140)
-    console.print(table)
-    console.print(f"complete: {', '.join(scenarios.COMPLETE)}, in one study", markup=False, soft_wrap=True)
+    out = console()
+    out.print(table)
+    out.print(f"complete: {', '.join(scenarios.COMPLETE)}, in one study", markup=False, soft_wrap=True)
     if not studies:
-        console.print(f"no studies in {folder}", markup=False)
+        out.print(f"no studies in {folder}", markup=False)
         return
     table = Table("study", "scenarios", "runs", "failed", "last", title=f"Studies in {folder}", title_justify="left")
     for row in studies:
@@ -171,7 +171,7 @@ def list_command(
             str(row.get("failed", "")),
             row.get("last", ""),
         )
-    console.print(table)
+    out.print(table)
 
 
 def _study_row(folder: Path) -> dict[str, Any]:
@@ -285,7 +285,9 @@ def compare_command(
     if slower:
         for row in slower:
             errors.print(
-                f"slower: {row.scenario}, {row.variant}, {row.clients} clients: {row.ratio:.3g} of A's latency", markup=False, style="red"
+                f"slower: {row.scenario}, {row.variant}, {counted(row.clients, 'client')}: {row.ratio:.3g} of A's latency",
+                markup=False,
+                style="red",
             )
         raise typer.Exit(EXIT_SLOWER)
 

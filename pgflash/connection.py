@@ -17,7 +17,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import dict_row
 
 from pgflash import safe
-from pgflash.errors import ArgumentError, PgflashError, ServerError
+from pgflash.errors import ArgumentError, PgflashError
 
 Connection = psycopg.Connection[dict[str, Any]]
 APPLICATION = "pgflash"
@@ -166,9 +166,9 @@ def connect(parts: dict[str, str], timeout_s: float) -> Connection:
 
 
 def extension(connection: Connection) -> tuple[str, str] | None:
-    """Schema, quoted, and version of the extension in this database; None if it is not there. ServerError if it is not safe to use."""
+    """Schema, quoted, and version of the extension in this database; None if it is not there. MachineError if it may not be used."""
     found = safe.extension(connection)
-    safe.require(found, ServerError)
+    safe.require(found)
     return (found.schema, found.version) if found else None
 
 

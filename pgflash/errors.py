@@ -1,4 +1,4 @@
-"""What goes wrong, and the exit status each kind ends the command with. docs/pilot.md has the table, docs/doctor.md that of the doctor."""
+"""What goes wrong, and the exit status each kind ends the command with: docs/exit-status.md."""
 
 from __future__ import annotations
 
@@ -56,14 +56,14 @@ class OutputError(ArgumentError):
 
 
 class MachineError(PgflashError):
-    """This machine cannot do what the scenario asks for: no root, no driver, no such server, too little space."""
+    """Machine, server or role cannot do what is asked for: no root, no driver, no extension, no privilege, too little space."""
 
     exit_code = EXIT_MACHINE
     kind = "machine"
 
 
 class BrokeOff(PgflashError):
-    """Something failed while measuring; what had been measured is kept."""
+    """Something failed while measuring or changing; what had been done is kept."""
 
     exit_code = EXIT_BROKE_OFF
     kind = "broke-off"
@@ -108,7 +108,7 @@ class StudyError(PgflashError):
 
 
 class ServerError(PgflashError):
-    """A server that is to be looked at does not answer, refuses, or lacks the extension."""
+    """A server that is to be looked at does not answer, or refuses the connection."""
 
     exit_code = EXIT_SERVER
     kind = "server"

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import unicodedata
 from typing import Any
 
+from rich.console import Console
 from rich.text import Text
 
 # Control characters, those of formats (among them those that change the direction of writing), separators of lines, surrogates.
@@ -37,6 +39,14 @@ def _escape(char: str) -> str:
 def visible(text: str, *, lines: bool = False) -> str:
     """With escapes, as \\x1b, for what cannot be seen. `lines`: ends of lines stay what they are, for texts of several."""
     return _STRANGE.sub(lambda found: _escape(found[0]) if _unseen(found[0]) and not (lines and found[0] == "\n") else found[0], text)
+
+
+WIDE = 100_000  # columns: more than any table has
+
+
+def console() -> Console:
+    """For standard output. A table is fitted to a terminal; in a pipe or a file it is whole, however wide it is."""
+    return Console(width=None if sys.stdout.isatty() else WIDE, highlight=False)
 
 
 def cell(text: str) -> Text:

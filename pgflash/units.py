@@ -46,6 +46,11 @@ def show_number(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
+def counted(number: float, one: str, many: str = "") -> str:
+    """With its word: 1 node, 2,000 nodes."""
+    return f"{number:,.0f} {one if number == 1 else many or one + 's'}"
+
+
 def show_ms(milliseconds: float) -> str:
     return f"{show_number(milliseconds)} ms"
 

@@ -1209,6 +1209,28 @@ GRANT EXECUTE ON FUNCTION pg_flashcache_warmth() TO pg_read_all_stats;
 GRANT EXECUTE ON FUNCTION pg_flashcache_is_warm(float8) TO pg_read_all_stats;
 GRANT SELECT ON pg_flashcache_warmth TO pg_read_all_stats;
 
+-- ---- maps ----
+
+CREATE FUNCTION pg_flashcache_export_map(
+	database oid,
+	buffers boolean,
+	OUT reltablespace oid,
+	OUT reldatabase oid,
+	OUT relfilenode oid,
+	OUT heat smallint,
+	OUT first_block bigint,
+	OUT pages integer,
+	OUT bitmap bytea)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'fc_export_map_with'
+LANGUAGE C VOLATILE PARALLEL SAFE;
+
+COMMENT ON FUNCTION pg_flashcache_export_map(oid, boolean) IS
+	'map of the pages in the flash cache and, if the second argument is true, in shared_buffers, for pg_flashcache_import_map() of another server';
+
+REVOKE ALL ON FUNCTION pg_flashcache_export_map(oid, boolean) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION pg_flashcache_export_map(oid, boolean) TO pg_read_all_stats;
+
 -- ---- devices ----
 
 CREATE FUNCTION pg_flashcache_device_rows(
@@ -1336,6 +1358,7 @@ CREATE FUNCTION pg_flashcache_device_health_rows(
 	OUT passed boolean,
 	OUT used_percent integer,
 	OUT spare_percent integer,
+	OUT spare_threshold integer,
 	OUT media_errors bigint,
 	OUT temperature integer,
 	OUT written bigint,
@@ -1368,13 +1391,15 @@ COMMENT ON COLUMN pg_stat_flashcache_device_health.model IS
 COMMENT ON COLUMN pg_stat_flashcache_device_health.reported IS
 	'when it was reported last';
 COMMENT ON COLUMN pg_stat_flashcache_device_health.health IS
-	'from 100 down to 0: percent left of its rated life, or of its spare blocks above their threshold if that is less; 0 if it does not pass its own assessment';
+	'from 100 down to 0, the smaller of: percent left of its rated life (100 - used_percent); percent left of its spare blocks above their threshold (100 * (spare_percent - spare_threshold) / (100 - spare_threshold), 0 from the threshold down, 100 while all are there); 0 if it does not pass its own assessment';
 COMMENT ON COLUMN pg_stat_flashcache_device_health.passed IS
 	'does it pass its own assessment?';
 COMMENT ON COLUMN pg_stat_flashcache_device_health.used_percent IS
 	'percent of its rated life that is used; may be over 100';
 COMMENT ON COLUMN pg_stat_flashcache_device_health.spare_percent IS
 	'percent of its spare blocks that is left';
+COMMENT ON COLUMN pg_stat_flashcache_device_health.spare_threshold IS
+	'percent of its spare blocks at which it is to be replaced';
 COMMENT ON COLUMN pg_stat_flashcache_device_health.media_errors IS
 	'errors of its medium that it could not correct, in its life';
 COMMENT ON COLUMN pg_stat_flashcache_device_health.temperature IS
@@ -1386,7 +1411,7 @@ COMMENT ON COLUMN pg_stat_flashcache_device_health.written_today IS
 COMMENT ON COLUMN pg_stat_flashcache_device_health.cache_written_today IS
 	'bytes of pages that the cache has written to the device on this day (UTC), or since the start of the server if that was later';
 COMMENT ON COLUMN pg_stat_flashcache_device_health.rated_bytes_a_day IS
-	'bytes a day that it is made for, as pgflash drives was told';
+	'bytes a day that it is made for, as pgflash drives was told; a report that does not say leaves what the last one on the same drive said';
 COMMENT ON COLUMN pg_stat_flashcache_device_health.days_left IS
 	'days until its rated life is used, if it is written as much a day as since the first report, of the last eight days at most; NULL before there have been reports for an hour';
 COMMENT ON COLUMN pg_stat_flashcache_device_health.age IS
@@ -1502,7 +1527,7 @@ DECLARE
 	given jsonb := '{}';
 	secrets constant text[] := '{user,password,sslpassword}';
 	own constant text := 'pg_flashcache_' || name;
-	milliseconds bigint := round(extract(epoch FROM timeout) * 1000);
+	seconds numeric := extract(epoch FROM timeout);
 	options text;
 	mapped text;
 BEGIN
@@ -1513,9 +1538,9 @@ BEGIN
 		RAISE invalid_parameter_value USING MESSAGE = format('"%s" cannot be the name of a node', left(name, 80)),
 			HINT = 'Give 1 to 40 letters, digits, or characters of "_.:-".';
 	END IF;
-	IF milliseconds < 1000 OR milliseconds > 60000 THEN
+	IF seconds < 1 OR seconds > 60 OR seconds <> trunc(seconds) THEN
 		RAISE invalid_parameter_value USING MESSAGE = format('a node cannot be given %s to answer', timeout),
-			HINT = 'Give 1 second to 1 minute.';
+			HINT = 'Give whole seconds, 1 to 60.';
 	END IF;
 	-- Nothing of a connection string is quoted: it may hold a password.
 	IF rest ~ '^postgres(ql)?://' THEN
@@ -1585,7 +1610,7 @@ BEGIN
 	 * The seconds also say how long the node may take to answer.
 	 */
 	given := jsonb_build_object('dbname', current_database(), 'application_name', 'pg_flashcache',
-			'connect_timeout', ceil(milliseconds / 1000.0), 'tcp_user_timeout', milliseconds,
+			'connect_timeout', seconds::integer, 'tcp_user_timeout', seconds::integer * 1000,
 			'keepalives_idle', 5, 'keepalives_interval', 2, 'keepalives_count', 2)
 		|| given;
 	SELECT string_agg(format('%I %L', e.key, e.value), ', ' ORDER BY e.key) FILTER (WHERE e.key <> ALL (secrets)),
@@ -2073,7 +2098,7 @@ CREATE FUNCTION pg_flashcache_admission_rows(
 	OUT sampled_reads bigint)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'fc_admission_rows'
-LANGUAGE C VOLATILE PARALLEL SAFE ROWS 5;
+LANGUAGE C VOLATILE PARALLEL SAFE ROWS 6;
 
 COMMENT ON FUNCTION pg_flashcache_admission_rows() IS
 	'the candidates of pg_flashcache.admission = auto; see view pg_flashcache_admission';
@@ -2085,7 +2110,7 @@ COMMENT ON VIEW pg_flashcache_admission IS
 	'the candidates among which pg_flashcache.admission = auto chooses, one row each, and what caches in miniature predict of them; empty without a cache';
 
 COMMENT ON COLUMN pg_flashcache_admission.candidate IS
-	'all: every page; ghost_half, ghost: pages evicted before, within half as many evictions as there are slots, or as many; page, region: pages, or regions of 32 pages, that are evicted more often than the one that they would replace';
+	'all: every page; ghost_half, ghost, ghost_two: pages evicted before, within half as many evictions as there are slots, as many, or one and a half times as many; page, region: pages, or regions of 32 pages, that are evicted more often than the one that they would replace';
 COMMENT ON COLUMN pg_flashcache_admission.in_force IS
 	'whether pages are admitted by it at present';
 COMMENT ON COLUMN pg_flashcache_admission.chosen IS

@@ -63,6 +63,7 @@ static const char *const names[FC_FP_COUNT] = {
 	[FC_FP_STORE_SUBMIT] = "store_submit",
 	[FC_FP_PROBE_DUE] = "probe_due",
 	[FC_FP_SUSPECT_DUE] = "suspect_due",
+	[FC_FP_TROUBLE_TOLD] = "trouble_told",
 	[FC_FP_DISK_READ] = "disk_read",
 	[FC_FP_LOG_WRITE] = "log_write",
 	[FC_FP_WARM_GROUP] = "warm_group",

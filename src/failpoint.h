@@ -81,6 +81,8 @@ typedef enum FcFailpointId
 	FC_FP_PROBE_DUE,			/* error: the time for the next probe does not
 								 * come */
 	FC_FP_SUSPECT_DUE,			/* error: a suspect device is not tried yet */
+	FC_FP_TROUBLE_TOLD,			/* a session is about to wake the writer,
+								 * since it could not read from flash */
 	FC_FP_DISK_READ,			/* delay: of a read from a data file */
 	FC_FP_LOG_WRITE,			/* faults of a write of the log */
 	FC_FP_WARM_GROUP,			/* K4: the device is flushed | blocks of the

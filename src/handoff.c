@@ -9,6 +9,7 @@
  */
 #include "postgres.h"
 
+#include "failpoint.h"
 #include "handoff.h"
 #include "miscadmin.h"
 #include "port/atomics.h"
@@ -38,6 +39,8 @@ typedef struct Handoff
 	Latch	   *volatile writer;	/* NULL when there is none */
 	pg_atomic_uint32 allocations;	/* these two: hints, no order needed */
 	pg_atomic_uint32 threshold;
+	pg_atomic_uint32 trouble;	/* somebody has told of it, and the writer has
+								 * not looked since */
 	char		pad1[PG_CACHE_LINE_SIZE];
 	pg_atomic_uint64 tail;		/* next to be pushed; taken by
 								 * compare-and-swap */
@@ -96,6 +99,7 @@ fc_handoff_shmem_init(uint32 slots)
 	ring->writer = NULL;
 	pg_atomic_init_u32(&ring->allocations, 0);
 	pg_atomic_init_u32(&ring->threshold, 1);
+	pg_atomic_init_u32(&ring->trouble, 0);
 	pg_atomic_init_u64(&ring->tail, FC_START_64);
 	ring->head = FC_START_64;
 	ring->cells = cells_for(slots);
@@ -196,6 +200,27 @@ fc_handoff_wake(void)
 
 	if (writer != NULL)
 		SetLatch(writer);
+}
+
+/*
+ * What the writer is to see has been changed before, by an operation with a full
+ * barrier, which pairs with that of fc_handoff_take_trouble(): either the writer
+ * sees it when it looks, or this sees that the writer has begun to look.
+ */
+void
+fc_handoff_tell_trouble(void)
+{
+	if (pg_atomic_read_u32(&ring->trouble) != 0 || pg_atomic_exchange_u32(&ring->trouble, 1) != 0)
+		return;
+	fc_failpoint(FC_FP_TROUBLE_TOLD);
+	fc_handoff_wake();
+}
+
+void
+fc_handoff_take_trouble(void)
+{
+	Assert(IS_WRITER());
+	(void) pg_atomic_exchange_u32(&ring->trouble, 0);
 }
 
 void

@@ -32,6 +32,12 @@ extern bool fc_handoff_push(const FcTag *tag, int frame, const FcGuard *guard, c
 extern void fc_handoff_note_allocations(uint32 n);
 extern void fc_handoff_wake(void);
 
+/*
+ * There may be trouble with a device, which the writer is to look at: wakes it,
+ * unless somebody has done so since it began to look.
+ */
+extern void fc_handoff_tell_trouble(void);
+
 /* ---- writer process only ---- */
 
 extern void fc_handoff_set_writer(Latch *latch);
@@ -40,6 +46,9 @@ extern bool fc_handoff_pop(FcTag *tag, int *frame, FcGuard *guard, char *page);
 
 /* Throws away what is there now. */
 extern void fc_handoff_clear(void);
+
+/* It begins to look for trouble. */
+extern void fc_handoff_take_trouble(void);
 
 /* Allocations since the last call. */
 extern uint32 fc_handoff_take_allocations(void);

@@ -63,16 +63,22 @@ fc_health_report(FcDeviceNo no, const char *path, const char *drive, const char 
 	TimestampTz now = GetCurrentTimestamp();
 	uint64		hash = hash_of(path);
 	FcHealth   *health = &shared->health[no];
+	int64		rated;
 
 	SpinLockAcquire(&shared->lock);
 	/* on another device, or another drive below it: a history of its own */
 	if (shared->path[no] != hash || strncmp(health->drive, drive, sizeof(health->drive) - 1) != 0)
+	{
 		memset(health, 0, sizeof(*health));
+		health->value[FC_HEALTH_RATED] = FC_UNKNOWN;
+	}
+	rated = values[FC_HEALTH_RATED] != FC_UNKNOWN ? values[FC_HEALTH_RATED] : health->value[FC_HEALTH_RATED];
 	shared->path[no] = hash;
 	health->reported = now;
 	strlcpy(health->drive, drive, sizeof(health->drive));
 	strlcpy(health->model, model, sizeof(health->model));
 	memcpy(health->value, values, sizeof(health->value));
+	health->value[FC_HEALTH_RATED] = rated;
 	if (values[FC_HEALTH_WRITTEN] != FC_UNKNOWN)
 		fc_policy_note_written(health->days, seconds(now), values[FC_HEALTH_WRITTEN]);
 	SpinLockRelease(&shared->lock);

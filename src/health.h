@@ -48,7 +48,10 @@ typedef struct FcHealth
 extern FcPart fc_health_part(void);
 extern void fc_health_shmem_init(void);
 
-/* A report on the device that has that path now. */
+/*
+ * A report on the device that has that path now.  FC_HEALTH_RATED is what people
+ * say, not the drive: where it is unknown, that of the last report stays.
+ */
 extern void fc_health_report(FcDeviceNo no, const char *path, const char *drive, const char *model, const int64 *values);
 
 /* False if there is none on the device of that path. */

@@ -33,41 +33,107 @@
 /* A run must earn the seek back this many times over before it is taken. */
 #define RUN_MARGIN 1.5
 
-/* Takes `bytes`, and leaves at least `reserve`. */
-static bool
-spend(FcBudget *budget, uint64_t limit, uint64_t now_ns, uint32_t bytes, double reserve)
+/* What may be saved up in a bucket: at least one page, or nobody could ever take one. */
+static double
+room(const FcBudget *budget, uint64_t limit, uint32_t bytes)
 {
 	double		burst = (double) limit * BURST_SECONDS;
 
+	if (budget->shared)
+		burst /= 2;
+	return burst > bytes ? burst : bytes;
+}
+
+/* What has come since the last time. */
+static void
+fill_budget(FcBudget *budget, uint64_t limit, uint64_t now_ns, uint32_t bytes)
+{
+	double		most = room(budget, limit, bytes);
+	double		more = 0;
+
 	if (now_ns > budget->filled_at_ns)
 	{
-		budget->tokens += (double) (now_ns - budget->filled_at_ns) * 1e-9 * (double) limit;
+		more = (double) (now_ns - budget->filled_at_ns) * 1e-9 * (double) limit;
 		budget->filled_at_ns = now_ns;
 	}
-	if (budget->tokens > burst)
-		budget->tokens = burst;
-	if (budget->tokens < bytes + reserve)
+	if (budget->shared)
+	{
+		budget->own += more / 2;
+		more /= 2;
+		if (budget->own > most)
+		{
+			more += budget->own - most;
+			budget->own = most;
+		}
+	}
+	budget->tokens += more;
+	if (budget->tokens <= most)
+		return;
+	if (budget->shared)
+	{
+		budget->own += budget->tokens - most;
+		if (budget->own > most)
+			budget->own = most;
+	}
+	budget->tokens = most;
+}
+
+/* Takes `bytes`, and leaves at least `reserve`. */
+static bool
+spend(double *tokens, uint32_t bytes, double reserve)
+{
+	if (*tokens < bytes + reserve)
 		return false;
-	budget->tokens -= bytes;
+	*tokens -= bytes;
 	return true;
 }
 
 bool
 fc_policy_spend(FcBudget *budget, uint64_t limit, uint64_t now_ns, uint32_t bytes)
 {
-	return limit == 0 || spend(budget, limit, now_ns, bytes, 0);
+	if (limit == 0)
+		return true;
+	fill_budget(budget, limit, now_ns, bytes);
+	return spend(&budget->tokens, bytes, 0);
 }
 
 bool
 fc_policy_spend_spare(FcBudget *budget, uint64_t limit, uint64_t now_ns, uint32_t bytes)
 {
-	double		burst = (double) limit * BURST_SECONDS;
-	double		reserve = burst / 2;
+	double		most = room(budget, limit, bytes);
+	double		reserve = most / 2;
 
+	if (limit == 0)
+		return true;
 	/* a full bucket has something to spare, however small it is */
-	if (reserve > burst - bytes)
-		reserve = burst > bytes ? burst - bytes : 0;
-	return limit == 0 || spend(budget, limit, now_ns, bytes, reserve);
+	if (reserve > most - bytes)
+		reserve = most - bytes;
+	fill_budget(budget, limit, now_ns, bytes);
+	return spend(&budget->tokens, bytes, reserve);
+}
+
+void
+fc_policy_share(FcBudget *budget, bool shared)
+{
+	if (shared == budget->shared)
+		return;
+	budget->shared = shared;
+	if (shared)
+		budget->own = budget->tokens /= 2;
+	else
+	{
+		budget->tokens += budget->own;
+		budget->own = 0;
+	}
+}
+
+bool
+fc_policy_spend_own(FcBudget *budget, uint64_t limit, uint64_t now_ns, uint32_t bytes)
+{
+	if (limit == 0)
+		return true;
+	fill_budget(budget, limit, now_ns, bytes);
+	return spend(budget->shared ? &budget->own : &budget->tokens, bytes, 0);
 }
 
 /* Does reading blk continue s?  Reading its last block again does, too. */

@@ -8,7 +8,9 @@
  * simulator.  State is handed in; whoever owns it keeps it consistent.  What to
  * admit, and what to evict for it: policy_admission.h.
  *
- *	budget	a token bucket of bytes.
+ *	budget	a token bucket of bytes.  Who is at it for long, and takes what he
+ *			can get, has a bucket of his own meanwhile: half of what comes goes
+ *			there, and what one of the two has no room for to the other one.
  *	stream	a reader of block after block stays with the disk until a run of
  *			flash pages is long enough to pay for the seek back.  One that is
  *			read from flash is read ahead by a quarter of the blocks that it
@@ -50,6 +52,8 @@ typedef struct FcBudget
 {
 	double		tokens;			/* bytes that may be written now */
 	uint64_t	filled_at_ns;
+	bool		shared;
+	double		own;			/* shared: the same of the other bucket */
 } FcBudget;
 
 /* Takes `bytes` from the bucket; false if the limit (bytes/s, 0 = none) forbids it. */
@@ -60,6 +64,13 @@ extern bool fc_policy_spend(FcBudget *budget, uint64_t limit, uint64_t now_ns, u
  * that cannot.
  */
 extern bool fc_policy_spend_spare(FcBudget *budget, uint64_t limit, uint64_t now_ns, uint32_t bytes);
+
+/*
+ * From now on there are two buckets, each for half of what may be saved up; or
+ * one again.  fc_policy_spend_own() takes from the other one, while there is one.
+ */
+extern void fc_policy_share(FcBudget *budget, bool shared);
+extern bool fc_policy_spend_own(FcBudget *budget, uint64_t limit, uint64_t now_ns, uint32_t bytes);
 
 /* ---- streams ---- */
 
@@ -232,6 +243,17 @@ static inline bool
 fc_policy_extents_fit(uint64_t used, uint64_t slots)
 {
 	return used < slots - slots / 16;
+}
+
+/*
+ * Do so many neighbours that nobody has asked for take slots that the others
+ * should not wait to become wanted twice?  They go one by one, and no more are
+ * brought once the cache is full.
+ */
+static inline bool
+fc_policy_extents_give_way(uint64_t unproven, uint64_t slots)
+{
+	return unproven > slots / 16;
 }
 
 /*

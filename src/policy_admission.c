@@ -24,18 +24,18 @@
 
 /* Another candidate must be better by this; a write is worth so much of a hit, and above the last figure much more. */
 #define CHOICE_MARGIN 0.01
-#define WRITE_COST (1.0 / 16)
+#define WRITE_COST (1.0 / 8)
 #define WRITES_BEARABLE 0.35
 #define WRITE_COST_ABOVE 2.0
 
 const FcAdmission fc_policy_candidates[FC_CANDIDATES] = {
-	FC_ADMIT_ALL, FC_ADMIT_GHOST_HALF, FC_ADMIT_GHOST, FC_ADMIT_PAGE, FC_ADMIT_REGION
+	FC_ADMIT_ALL, FC_ADMIT_GHOST_HALF, FC_ADMIT_GHOST, FC_ADMIT_GHOST_TWO, FC_ADMIT_PAGE, FC_ADMIT_REGION
 };
 
 const char *
 fc_policy_admission_name(FcAdmission mode)
 {
-	static const char *const names[] = {"auto", "all", "reuse", "ghost_half", "ghost", "page", "region"};
+	static const char *const names[] = {"auto", "all", "reuse", "ghost_half", "ghost", "ghost_two", "page", "region"};
 
 	return names[mode];
 }
@@ -149,7 +149,7 @@ fc_policy_age_regions(FcRegionSet *sets, uint32_t n)
 uint32_t
 fc_policy_seen_sets(uint32_t slots)
 {
-	uint32_t	sets = (uint32_t) ((uint64_t) slots * 3 / 4 / FC_SEEN_WAYS);
+	uint32_t	sets = (uint32_t) ((uint64_t) slots * 3 / 2 / FC_SEEN_WAYS);
 
 	return sets > 0 ? sets : 1;
 }
@@ -206,6 +206,8 @@ fc_policy_admit(FcAdmission mode, bool filling, int seen, uint32_t worth,
 		case FC_ADMIT_GHOST_HALF:
 			return filling || (seen >= 0 && seen < FC_SEEN_HALF);
 		case FC_ADMIT_GHOST:
+			return filling || (seen >= 0 && seen < FC_SEEN_ONE);
+		case FC_ADMIT_GHOST_TWO:
 			return filling || seen >= 0;
 		case FC_ADMIT_PAGE:
 		case FC_ADMIT_REGION:

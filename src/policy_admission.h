@@ -7,7 +7,7 @@
  * What is remembered:
  *
  *	seen	pages evicted from the buffer pool lately that are not on flash:
- *			three fingerprints for four slots, in sets of 8, the latest first, each with
+ *			three fingerprints for two slots, in sets of 8, the latest first, each with
  *			the number of its evictions, 3 bits.  (Ghost lists: Megiddo & Modha,
  *			ARC, FAST 2003.  Which is kept when a set is full depends on the
  *			candidate: the latest, or those with the highest numbers.)
@@ -29,7 +29,8 @@
  *	all		every page; the clock hand finds the victim.
  *	ghost_half	a page that was evicted before, within as many evictions as
  *			half of the slots, or about that; the clock.
- *	ghost	the same within three quarters of as many as there are slots.
+ *	ghost	the same within about as many as there are slots.
+ *	ghost_two	the same within one and a half times as many.
  *	page	a page whose number is higher than that of the victim, the least of
  *			the next 32 slots.  (TinyLFU: Einziger, Friedman & Manes, ACM ToS
  *			2017.)
@@ -60,6 +61,7 @@ typedef enum FcAdmission
 								 * other pages */
 	FC_ADMIT_GHOST_HALF,
 	FC_ADMIT_GHOST,
+	FC_ADMIT_GHOST_TWO,
 	FC_ADMIT_PAGE,
 	FC_ADMIT_REGION,
 } FcAdmission;
@@ -81,7 +83,10 @@ fc_policy_by_number(FcAdmission mode)
 
 #define FC_COUNT_MAX 7
 #define FC_SEEN_WAYS 8
-#define FC_SEEN_HALF 5			/* the latest ones */
+
+/* The latest ones: as many pages as half of the slots, as the slots. */
+#define FC_SEEN_HALF 3
+#define FC_SEEN_ONE 5
 
 /* Fingerprint of 13 bits, number of 3; 0 is none. */
 typedef struct FcSeenSet
@@ -232,13 +237,13 @@ extern uint32_t fc_policy_hand_limit(uint32_t slots, uint32_t wanted);
 
 /* ---- choosing a candidate ---- */
 
-#define FC_CANDIDATES 5
+#define FC_CANDIDATES 6
 
 extern const FcAdmission fc_policy_candidates[FC_CANDIDATES];
 extern const char *fc_policy_admission_name(FcAdmission mode);
 
 /* Until the miniatures know better. */
-#define FC_FIRST_CANDIDATE 3	/* page */
+#define FC_FIRST_CANDIDATE 4	/* page */
 
 /* What the miniatures have seen lately.  All zeros to begin with, but for what is in force. */
 typedef struct FcChoice

@@ -20,6 +20,15 @@ smaller(int64_t a, int64_t b)
 	return a < b ? a : b;
 }
 
+/* Percent of the spare blocks above the threshold that are left. */
+static int64_t
+spare_above(int64_t spare, int64_t threshold)
+{
+	if (spare >= 100)
+		return 100;
+	return spare > threshold ? (spare - threshold) * 100 / (100 - threshold) : 0;
+}
+
 int64_t
 fc_policy_health(int64_t passed, int64_t used_percent, int64_t spare_percent, int64_t spare_threshold)
 {
@@ -31,8 +40,7 @@ fc_policy_health(int64_t passed, int64_t used_percent, int64_t spare_percent, in
 		health = 100 - smaller(used_percent, 100);
 	if (spare_percent != FC_UNKNOWN)
 	{
-		int64_t		threshold = spare_threshold != FC_UNKNOWN && spare_threshold < 100 ? spare_threshold : 0;
-		int64_t		above = spare_percent > threshold ? (spare_percent - threshold) * 100 / (100 - threshold) : 0;
+		int64_t		above = spare_above(spare_percent, spare_threshold != FC_UNKNOWN ? spare_threshold : 0);
 
 		health = health == FC_UNKNOWN ? above : smaller(health, above);
 	}

@@ -29,9 +29,15 @@ typedef struct FcWritten
 } FcWritten;
 
 /*
- * From 100 down to 0: what is left of its rated life and, where its spare blocks
- * are fewer, of these, above the threshold at which it is to be replaced.  0 if
- * it does not pass its own assessment.  FC_UNKNOWN if it reports neither.
+ * From 100 down to 0, whole numbers, rounded down: the smaller of
+ *
+ *	100 - used, and not below 0
+ *	100 * (spare - threshold) / (100 - threshold), and 0 from the threshold down;
+ *		100 while all spare blocks are there, whatever the threshold is
+ *
+ * of those that it reports; a threshold that it does not report is 0.  0 if it
+ * does not pass its own assessment, whatever else it reports.  FC_UNKNOWN if it
+ * reports neither.
  */
 extern int64_t fc_policy_health(int64_t passed, int64_t used_percent, int64_t spare_percent, int64_t spare_threshold);
 

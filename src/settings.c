@@ -56,6 +56,7 @@ int			fc_setting_max_shutdown_delay = 10000;
 int			fc_setting_keep_limit = 80;
 int			fc_setting_max_policy_files = 4000;
 bool		fc_setting_follow = false;
+bool		fc_setting_follow_buffers = true;
 char	   *fc_setting_follow_conninfo = NULL;
 int			fc_setting_follow_interval = 60;
 
@@ -74,9 +75,17 @@ static struct
 }			asked_for[MAX_SETTINGS];
 static int	nasked = 0;
 
+/*
+ * Options that are on or off as well take the spellings that the server's own
+ * take (compute_query_id, for example), and don't show them.  Only a boolean
+ * takes shorter ones, such as "t".
+ */
 static const struct config_enum_entry probe_options[] = {
 	{"auto", FC_PROBE_AUTO, false},
 	{"off", FC_PROBE_OFF, false},
+	{"false", FC_PROBE_OFF, true},
+	{"no", FC_PROBE_OFF, true},
+	{"0", FC_PROBE_OFF, true},
 	{NULL, 0, false},
 };
 
@@ -86,6 +95,7 @@ static const struct config_enum_entry admission_options[] = {
 	{"reuse", FC_ADMIT_REUSE, false},
 	{"ghost_half", FC_ADMIT_GHOST_HALF, false},
 	{"ghost", FC_ADMIT_GHOST, false},
+	{"ghost_two", FC_ADMIT_GHOST_TWO, false},
 	{"page", FC_ADMIT_PAGE, false},
 	{"region", FC_ADMIT_REGION, false},
 	{NULL, 0, false},
@@ -95,27 +105,35 @@ static const struct config_enum_entry extents_options[] = {
 	{"auto", FC_EXTENTS_AUTO, false},
 	{"on", FC_EXTENTS_ON, false},
 	{"off", FC_EXTENTS_OFF, false},
+	{"true", FC_EXTENTS_ON, true},
+	{"false", FC_EXTENTS_OFF, true},
+	{"yes", FC_EXTENTS_ON, true},
+	{"no", FC_EXTENTS_OFF, true},
+	{"1", FC_EXTENTS_ON, true},
+	{"0", FC_EXTENTS_OFF, true},
 	{NULL, 0, false},
 };
 
 static const struct config_enum_entry bypass_options[] = {
 	{"auto", FC_BYPASS_MODE_AUTO, false},
 	{"off", FC_BYPASS_MODE_OFF, false},
+	{"false", FC_BYPASS_MODE_OFF, true},
+	{"no", FC_BYPASS_MODE_OFF, true},
+	{"0", FC_BYPASS_MODE_OFF, true},
 	{NULL, 0, false},
 };
 
-/* It was a boolean: those spellings are accepted, and not shown. */
 static const struct config_enum_entry track_statements_options[] = {
 	{"off", FC_TRACK_STATEMENTS_OFF, false},
 	{"auto", FC_TRACK_STATEMENTS_AUTO, false},
 	{"on", FC_TRACK_STATEMENTS_ON, false},
-	{"false", FC_TRACK_STATEMENTS_OFF, true},
 	{"true", FC_TRACK_STATEMENTS_ON, true},
-	{"no", FC_TRACK_STATEMENTS_OFF, true},
+	{"false", FC_TRACK_STATEMENTS_OFF, true},
 	{"yes", FC_TRACK_STATEMENTS_ON, true},
-	{"0", FC_TRACK_STATEMENTS_OFF, true},
+	{"no", FC_TRACK_STATEMENTS_OFF, true},
 	{"1", FC_TRACK_STATEMENTS_ON, true},
-	{NULL, 0, false}
+	{"0", FC_TRACK_STATEMENTS_OFF, true},
+	{NULL, 0, false},
 };
 
 static bool
@@ -326,7 +344,7 @@ fc_settings_define(void)
 							 PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomEnumVariable(asked("pg_flashcache.admission"),
 							 "Which pages evicted from shared buffers are written to flash.",
-							 "auto: what would get the most hits, by caches in miniature; all: every page; reuse: pages evicted before; ghost_half, ghost, page, region: one of those among which auto chooses.",
+							 "auto: what would get the most hits, by caches in miniature; all: every page; reuse: pages evicted before; ghost_half, ghost, ghost_two, page, region: one of those among which auto chooses.",
 							 &fc_setting_admission, FC_ADMIT_AUTO, admission_options,
 							 PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomRealVariable(asked("pg_flashcache.write_limit"),
@@ -418,6 +436,11 @@ fc_settings_define(void)
 							 "On a standby, loads to flash what its primary has on flash.",
 							 "The primary is asked again and again; the pages are read from the standby's own data files.",
 							 &fc_setting_follow, false,
+							 PGC_SIGHUP, 0, NULL, NULL, NULL);
+	DefineCustomBoolVariable(asked("pg_flashcache.follow_buffers"),
+							 "On a standby, loads to flash what its primary has in shared_buffers, too.",
+							 "After a failover these pages are asked for first.",
+							 &fc_setting_follow_buffers, true,
 							 PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomStringVariable(asked("pg_flashcache.follow_conninfo"),
 							   "Connection string of the server that is followed.",

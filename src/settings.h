@@ -56,6 +56,7 @@ extern int	fc_setting_max_shutdown_delay;	/* ms, 0 = none */
 extern int	fc_setting_keep_limit;	/* percent of the slots */
 extern int	fc_setting_max_policy_files;
 extern bool fc_setting_follow;
+extern bool fc_setting_follow_buffers;
 extern char *fc_setting_follow_conninfo;
 extern int	fc_setting_follow_interval; /* s */
 

@@ -154,6 +154,7 @@ slots_of(int64 bytes)
 static void
 change(FcDeviceChange what, const char *doing, const char *path, uint32 slots)
 {
+	const char *wait_event;
 	FcReason	error;
 
 	check_path(path);
@@ -187,6 +188,11 @@ change(FcDeviceChange what, const char *doing, const char *path, uint32 slots)
 					 errhint("Try again when it has ended; see pg_stat_flashcache_device.")));
 			break;
 		case FC_DEVICES_NO_WRITER:
+			if (fc_writer_pid(&wait_event) != 0)
+				ereport(ERROR,
+						(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+						 errmsg("could not %s: the background process \"pg_flashcache writer\" has just begun, and is looking at the devices", doing),
+						 errhint("Look at pg_stat_flashcache_device, and try again in a moment.")));
 			ereport(ERROR,
 					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 					 errmsg("could not %s: the background process \"pg_flashcache writer\" does not run", doing),

@@ -72,6 +72,7 @@ make_row(Row *row, FcDeviceNo no, const char *path)
 	add(row, BOOLOID, BoolGetDatum(health.value[FC_HEALTH_PASSED] == 1), health.value[FC_HEALTH_PASSED] == FC_UNKNOWN);
 	add_small(row, health.value[FC_HEALTH_USED]);
 	add_small(row, health.value[FC_HEALTH_SPARE]);
+	add_small(row, health.value[FC_HEALTH_SPARE_THRESHOLD]);
 	add_known(row, health.value[FC_HEALTH_MEDIA_ERRORS]);
 	add_small(row, health.value[FC_HEALTH_TEMPERATURE]);
 	add_known(row, written);
@@ -108,6 +109,28 @@ fc_device_health_rows(PG_FUNCTION_ARGS)
 
 /* ---- reporting ---- */
 
+/* A device's name, by which its reports belong together. */
+static void
+check_drive(const char *name)
+{
+	bool		blank = true;
+
+	for (const char *c = name; *c != '\0'; c++)
+	{
+		if ((unsigned char) *c < ' ' || *c == 0x7f)
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("the name of a drive cannot have control characters"),
+					 errhint("Give the name of its block device, such as nvme0n1.")));
+		blank = blank && *c == ' ';
+	}
+	if (blank)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("the name of a drive cannot be empty"),
+				 errhint("Give the name of its block device, such as nvme0n1.")));
+}
+
 /* A name that is the same in databases of all encodings. */
 static void
 plain_name(FunctionCallInfo fcinfo, int arg, char *name)
@@ -138,9 +161,9 @@ small_number(FunctionCallInfo fcinfo, int arg, const char *name, int32 least, in
 }
 
 static int64
-large_number(FunctionCallInfo fcinfo, int arg, const char *name)
+large_number(FunctionCallInfo fcinfo, int arg, const char *name, int64 least)
 {
-	return number(fcinfo, arg, name, PG_ARGISNULL(arg) ? 0 : PG_GETARG_INT64(arg), 0, PG_INT64_MAX);
+	return number(fcinfo, arg, name, PG_ARGISNULL(arg) ? 0 : PG_GETARG_INT64(arg), least, PG_INT64_MAX);
 }
 
 Datum
@@ -154,16 +177,17 @@ fc_report_drive(PG_FUNCTION_ARGS)
 
 	check_declared_nulls(fcinfo, VOIDOID, false, lengthof(args), args, 2);
 	path = text_to_cstring(PG_GETARG_TEXT_PP(0));
+	check_drive(text_to_cstring(PG_GETARG_TEXT_PP(1)));
 	plain_name(fcinfo, 1, drive);
 	plain_name(fcinfo, 2, model);
 	value[FC_HEALTH_PASSED] = PG_ARGISNULL(3) ? FC_UNKNOWN : PG_GETARG_BOOL(3);
 	value[FC_HEALTH_USED] = small_number(fcinfo, 4, "used_percent", 0, 255);
 	value[FC_HEALTH_SPARE] = small_number(fcinfo, 5, "spare_percent", 0, 100);
 	value[FC_HEALTH_SPARE_THRESHOLD] = small_number(fcinfo, 6, "spare_threshold", 0, 100);
-	value[FC_HEALTH_MEDIA_ERRORS] = large_number(fcinfo, 7, "media_errors");
+	value[FC_HEALTH_MEDIA_ERRORS] = large_number(fcinfo, 7, "media_errors", 0);
 	value[FC_HEALTH_TEMPERATURE] = small_number(fcinfo, 8, "temperature", -273, 1000);
-	value[FC_HEALTH_WRITTEN] = large_number(fcinfo, 9, "written");
-	value[FC_HEALTH_RATED] = large_number(fcinfo, 10, "rated_bytes_a_day");
+	value[FC_HEALTH_WRITTEN] = large_number(fcinfo, 9, "written", 0);
+	value[FC_HEALTH_RATED] = large_number(fcinfo, 10, "rated_bytes_a_day", 1);
 	for (FcDeviceNo no = FC_THE_DEVICE; fc_cache != NULL && no < FC_DEVICES; no++)
 	{
 		FcDeviceEntry entry;

@@ -89,7 +89,9 @@ warn_without_effect(void)
 				 errhint("Policies take a cache that is in use at the start, and a pg_flashcache.max_policy_files above 0.")));
 	else if (info.without_place > 0)
 		ereport(WARNING,
-				(errmsg("%u files have a policy that has no effect, since pg_flashcache.max_policy_files is %u", info.without_place, info.max_files),
+				(errmsg_plural("%u file has a policy that has no effect, since pg_flashcache.max_policy_files is %u",
+							   "%u files have a policy that has no effect, since pg_flashcache.max_policy_files is %u",
+							   info.without_place, info.without_place, info.max_files),
 				 errhint("pg_stat_flashcache_policy_databases says in which databases. Raise the setting, and restart the server.")));
 }
 

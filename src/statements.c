@@ -248,8 +248,13 @@ fc_statements_reason(const char **hint)
 	}
 	if (fc_setting_track_statements == FC_TRACK_STATEMENTS_OFF)
 	{
-		*hint = "Set pg_flashcache.track_statements = auto.";
-		return "pg_flashcache.track_statements is off";
+		if (IsQueryIdEnabled())
+		{
+			*hint = "Set pg_flashcache.track_statements = auto.";
+			return "pg_flashcache.track_statements is off";
+		}
+		*hint = "Set pg_flashcache.track_statements = auto and compute_query_id = on, and reload.";
+		return "pg_flashcache.track_statements is off, and the server computes no query identifiers";
 	}
 	if (IsQueryIdEnabled())
 		return NULL;

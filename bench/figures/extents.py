@@ -26,7 +26,7 @@ KEYS = {
 ARMS = {"pages": "off", "extents": "auto"}
 GOALS = {"local": "at most 0.3", "scattered": "at most 1.05"}
 CLIENTS = 16
-FLAT = 6  # slices that differ by less than two points
+FLAT = 10  # slices that differ by less than two points
 VIEW = "pg_stat_flashcache_extents"
 
 # Of one slice: reads of the disk since the start, share of misses that needed no disk.

@@ -24,7 +24,7 @@ from pgflash.cluster.quorum import refusal
 from pgflash.cluster.restart import run
 from pgflash.cluster.values import same
 from pgflash.cluster.wanted import Wanted
-from pgflash.cluster.write import PutBack, write
+from pgflash.cluster.write import PutBack, said, write
 from pgflash.connection import Connection, connect, reason, without_secrets
 from pgflash.errors import ArgumentError, BrokeOff, MachineError, PgflashError, Refused, ServerError
 from pgflash.shown import visible
@@ -122,10 +122,10 @@ class Rolling:
             steps = [step for step in steps if not step.leader]
         if self.patroni is None:
             if self.wanted.leader == "switchover" and any(step.leader and step.restart for step in steps):
-                raise ServerError("a switch-over needs Patroni", '--patroni, or leader = "last" in the file')
+                raise ArgumentError("a switch-over needs Patroni", '--patroni, or leader = "last" in the file')
             lacking = [step.node.name for step in steps if step.restart and step.node.name not in self.wanted.commands]
             if lacking:
-                raise ServerError(
+                raise ArgumentError(
                     f"{lacking[0]} has to be restarted, and it is not known how",
                     f'in the file: [restart], {lacking[0]} = "ssh ... systemctl restart postgresql@15-main"; or --patroni',
                 )
@@ -136,18 +136,18 @@ class Rolling:
         wanted = self.wanted.of(item.node.name)
         rows = self._rows(item.node, {*wanted, SIZE})
         if wanted and SIZE not in rows:
-            raise ServerError(f"{item.node.name}: there is no setting {SIZE}", "is pg_flashcache in shared_preload_libraries there?")
+            raise Refused(f"{item.node.name}: there is no setting {SIZE}", "is pg_flashcache in shared_preload_libraries there?")
         absent = sorted(set(wanted) - set(rows))
         if absent:
             raise ArgumentError(f"{item.node.name}: there is no setting {absent[0]}", "is the name right, and has that version it?")
         rows = {name: rows[name] for name in wanted}
         fixed = [name for name, row in rows.items() if row["source"] == "command line"]
         if fixed:
-            raise ServerError(f"{item.node.name}: {fixed[0]} is on the server's command line, which ALTER SYSTEM does not overrule")
+            raise Refused(f"{item.node.name}: {fixed[0]} is on the server's command line, which ALTER SYSTEM does not overrule")
         other = {name: value for name, value in wanted.items() if rows[name]["written"] != value}
         secret = [name for name, value in other.items() if _shown(name, value) != value]
         if secret and item.node.untrusted:
-            raise ServerError(
+            raise Refused(
                 f"{item.node.name}: {secret[0]} has a password, and only pg_stat_replication says that this is a standby", "name it"
             )
         taken_out = [
@@ -295,13 +295,13 @@ class Rolling:
             return
         command = shlex.split(self.wanted.commands[item.node.name])
         try:
-            status, said = run(command, self.wanted.wait_s)
+            status, output = run(command, self.wanted.wait_s)
         except OSError as error:
             raise BrokeOff(f"{item.node.name}: {command[0]} cannot be run: {error.strerror}") from None
         except subprocess.TimeoutExpired:
             raise BrokeOff(f"{item.node.name}: its restart is not over after {show_seconds(self.wanted.wait_s)}") from None
         if status != 0:
-            text = visible(said.strip()[-500:], lines=True)
+            text = visible(output.strip()[-500:], lines=True)
             raise BrokeOff(f"{item.node.name}: its restart ended with status {status}\n{text}".rstrip())
 
     def _wait(self, node: Node, restarted_after: Any, warm: bool) -> None:
@@ -420,7 +420,7 @@ class Rolling:
                 except psycopg.Error as error:
                     if not connection.broken:
                         self._begun = ""
-                    raise Refused(f"{leader.node.name}, {database}: {visible(error.diag.message_primary or reason(error))}", HINT) from None
+                    raise Refused(f"{leader.node.name}, {visible(database)}: {said(error, {})}", HINT) from None
                 now = safe.extension(connection)
             if now and now.version != found.version:
                 self._is_done(self._begun)

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 from pgflash.cluster import show
 from pgflash.cluster.find import Found, find
@@ -18,12 +17,12 @@ from pgflash.cluster.gather import Look, look_at
 from pgflash.cluster.patroni import Access, Patroni
 from pgflash.connection import parsed
 from pgflash.errors import EXIT_ADVICE, EXIT_OK, EXIT_PROBLEM, EXIT_SERVER, ArgumentError, Interrupted, ServerError
-from pgflash.shown import json_text, visible
+from pgflash.shown import console, json_text, visible
 from pgflash.top.cli import run_top
+from pgflash.units import counted
 from pgflash.usage import Commands
 
 app = Commands(no_args_is_help=True, help="The caches of all nodes of a cluster: seen together, and changed one after the other.")
-PLAIN_WIDTH = 180
 PASSWORD = "PGFLASH_API_PASSWORD"
 PAUSE_S = 2.0
 
@@ -60,10 +59,6 @@ def found(conninfo: list[str] | None, patroni: list[str] | None, search: bool, t
     return find(servers, Patroni(patroni, how) if patroni else None, timeout, search)
 
 
-def out() -> Console:
-    return Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH, highlight=False)
-
-
 @app.command("status")
 def status_command(
     conninfo: NodesArgument = None,
@@ -82,9 +77,9 @@ def status_command(
     wrong = show.problems(looks)
     if json_:
         listed = [{"node": name, "problem": what} for name, what in wrong]
-        print(json_text({"nodes": show.as_json(looks, share), "problems": listed, "remarks": who.remarks}))
+        print(json_text({"nodes": show.as_json(looks, share), "problems": listed, "remarks": show.remarks(who, looks)}))
     else:
-        out().print(show.status(looks, share, who.remarks))
+        console().print(show.status(looks, share, show.remarks(who, looks)))
     if not all(item.ok for item in looks):
         raise typer.Exit(EXIT_SERVER)
     if wrong:
@@ -123,14 +118,15 @@ def warmth_command(
     key: KeyOption = None,
     json_: JsonOption = False,
 ) -> None:
-    """How much of the primary's cache each standby has. Exit status 10 if one is not warm: the gate of a switch-over."""
+    """How much of the primary's cache each standby has. Exit status 10 if one is not warm, or there is none: the gate of a switch-over."""
     how = access(timeout, ca, cert, key)
     end = time.monotonic() + wait
     try:
         while True:
             try:
                 who = found(conninfo, patroni, search, timeout, how)
-                looks = chosen(look_at(who.nodes, timeout), node)
+                all_looks = look_at(who.nodes, timeout)
+                looks = chosen(all_looks, node)
                 status = _gate(looks, share)
             except ServerError:  # Patroni's members may all be busy for a moment
                 if time.monotonic() >= end:
@@ -142,10 +138,13 @@ def warmth_command(
             time.sleep(min(PAUSE_S, max(0.0, end - time.monotonic())))
     except KeyboardInterrupt as error:
         raise Interrupted("interrupted") from error
+    said = show.remarks(who, all_looks)
+    if not any(item.seen is None or item.seen.standby for item in looks):
+        said.append("no standby is known that could be warm" if not node else f"not a standby: {', '.join(node)}")
     if json_:
-        print(json_text({"nodes": show.as_json(looks, share), "warm": status == EXIT_OK, "share": share, "remarks": who.remarks}))
+        print(json_text({"nodes": show.as_json(looks, share), "warm": status == EXIT_OK, "share": share, "remarks": said}))
     else:
-        out().print(show.warm_table(looks, share))
+        console().print(show.warm_table(looks, share, said))
     if status != EXIT_OK:
         raise typer.Exit(status)
 
@@ -160,7 +159,7 @@ def chosen(looks: list[Look], names: list[str] | None) -> list[Look]:
 
 
 def _gate(looks: list[Look], share: float) -> int:
-    """Of the standbys; one that is down is not warm."""
+    """Of the standbys; one that is down is not warm. Without any, there is nothing to switch over to."""
     if not all(item.ok for item in looks):
         return EXIT_SERVER
     standbys = [item.seen for item in looks if item.seen and item.seen.standby]
@@ -281,5 +280,5 @@ def words(event: dict[str, Any]) -> str:
     if kind == "extension updated":
         return f"{node}: extension updated to {event['to']} in database {event['database']}"
     if kind == "end":
-        return f"{event['changed']} changes made" if event["changed"] else "nothing to do"
+        return f"{counted(event['changed'], 'change')} made" if event["changed"] else "nothing to do"
     return f"{node}: {kind}"

@@ -17,7 +17,7 @@ from psycopg import pq
 from pgflash import safe
 from pgflash.cluster.ask import ask_each
 from pgflash.cluster.patroni import Patroni, PatroniMember
-from pgflash.connection import ASKS, Connection, members, name_of
+from pgflash.connection import ASKS, Connection, exists, members, name_of
 from pgflash.errors import ArgumentError
 
 # What says where a server is, and nothing else.
@@ -34,9 +34,9 @@ _DIST_NODE = """
 SELECT nodename::text AS host, nodeport::int AS port FROM pg_catalog.pg_dist_node WHERE isactive AND noderole::text = 'primary' ORDER BY nodeid
 """
 _STANDBYS = """
-SELECT DISTINCT host(client_addr) AS address, application_name AS name FROM pg_stat_replication r
+SELECT host(client_addr) AS address, application_name AS name, count(*)::int AS count FROM pg_stat_replication r
  WHERE state IS NOT NULL AND application_name NOT IN ('pg_basebackup', 'pg_receivewal')
-   AND NOT EXISTS (SELECT FROM pg_replication_slots s WHERE s.active_pid = r.pid AND s.slot_type = 'logical') ORDER BY 2, 1
+   AND NOT EXISTS (SELECT FROM pg_replication_slots s WHERE s.active_pid = r.pid AND s.slot_type = 'logical') GROUP BY 1, 2 ORDER BY 2, 1
 """
 
 
@@ -74,6 +74,7 @@ class Node:
 class Found:
     nodes: list[Node]
     remarks: list[str]  # what could not be asked, or not be used
+    unplaced: Sequence[tuple[str, str]] = ()  # of each standby that cannot be asked: the name under which it receives, and why
 
 
 def find(servers: Sequence[dict[str, str]], patroni: Patroni | None, timeout_s: float, search: bool = True) -> Found:
@@ -88,13 +89,15 @@ def find(servers: Sequence[dict[str, str]], patroni: Patroni | None, timeout_s: 
     named = list(servers) or [{}]
     nodes = [Node(name_of(parts), parts, "argument") for parts in named]
     remarks: list[str] = []
+    unplaced: list[tuple[str, str]] = []
     if search:
         # A server that is down, or says nothing, knows nobody: it is a node itself, and will be shown as what it is.
         for known, _ in ask_each(named, timeout_s, known_to):
             if known is not None:
-                nodes += known[0]
-                remarks += known[1]
-    return Found(once(nodes), remarks)
+                nodes += known.nodes
+                remarks += known.remarks
+                unplaced += known.unplaced
+    return Found(once(nodes), list(dict.fromkeys(remarks)), unplaced)
 
 
 def _of_patroni(member: PatroniMember, template: dict[str, str]) -> Node:
@@ -127,14 +130,20 @@ def once(nodes: Iterable[Node]) -> list[Node]:
     return list(named.values())
 
 
-def known_to(connection: Connection, parts: Mapping[str, str]) -> tuple[list[Node], list[str]]:
+def known_to(connection: Connection, parts: Mapping[str, str]) -> Found:
     """Of a server: the nodes in its list, the standbys that it sends its WAL to, Citus' workers. The list says who is sent the password
     of this command: only superusers' entries count, in a list that nobody else can have replaced."""
     nodes: list[Node] = []
     remarks: list[str] = []
+    unplaced: list[tuple[str, str]] = []
+    listed: set[str] = set()
     found = safe.extension(connection)
-    if found is not None and not found.danger and not found.lacking and NODES in members(connection, (NODES,)):
+    usable = found is not None and not found.danger and not found.lacking
+    if found is not None and usable and NODES not in members(connection, (NODES,)) and exists(connection, NODES):
+        remarks.append(f"this role may not read the list of nodes, {NODES}: GRANT pg_monitor TO {found.role}")
+    elif found is not None and usable and exists(connection, NODES):
         rows = connection.execute(f"SELECT node, host, port, dbname, trusted FROM {found.schema}.{NODES} ORDER BY node".encode()).fetchall()
+        listed = {row["node"] for row in rows}
         for row in rows:
             if not (row["trusted"] and found.trusted):
                 why = "its server" if found.trusted else f"the schema {found.schema} of the list"
@@ -142,28 +151,32 @@ def known_to(connection: Connection, parts: Mapping[str, str]) -> tuple[list[Nod
             elif row["host"]:
                 template = {**parts, **({"dbname": row["dbname"]} if row["dbname"] else {})}
                 nodes.append(Node(row["node"], placed(template, row["host"], row["port"]), NODES))
+            else:
+                remarks.append(f"node {row['node']} is not used: the list has a service, and no host; name it")
     if not nodes:
-        nodes, more = _standbys(connection, parts)
-        remarks += more
+        nodes, unplaced = _standbys(connection, parts)
+        unplaced = [one for one in unplaced if one[0] not in listed]  # why they are not used is said already
     if _row(connection, "SELECT to_regclass('pg_catalog.pg_dist_node') IS NOT NULL AS there")["there"]:
         nodes += [
             Node(f"{row['host']}:{row['port']}", placed(parts, row["host"], row["port"]), "pg_dist_node")
             for row in connection.execute(_DIST_NODE).fetchall()
         ]
-    return nodes, remarks
+    return Found(nodes, remarks, unplaced)
 
 
-def _standbys(connection: Connection, parts: Mapping[str, str]) -> tuple[list[Node], list[str]]:
-    nodes, remarks = [], []
+def _standbys(connection: Connection, parts: Mapping[str, str]) -> tuple[list[Node], list[tuple[str, str]]]:
+    nodes, unplaced = [], []
     port = parts.get("port")
     for row in connection.execute(_STANDBYS).fetchall():
         if row["address"] is None:
-            remarks.append(f"standby {row['name']} has no address: it is connected through a socket; name it")
+            why = "has no address: it is connected through a socket; name it, here or in this database's list of nodes"
+            unplaced += [(row["name"], f"standby {row['name']} {why}")] * row["count"]
         elif re.match(r"127\.|::1$", row["address"]):
-            remarks.append(f"standby {row['name']} is on the primary's own machine: its port is not known; name it")
+            why = "is on the primary's own machine: its port is not known; name it, here or in this database's list of nodes"
+            unplaced += [(row["name"], f"standby {row['name']} {why}")] * row["count"]
         else:
             nodes.append(Node(row["name"], without_passwords(placed(parts, row["address"], port)), STANDBYS))
-    return nodes, remarks
+    return nodes, unplaced
 
 
 def _row(connection: Connection, query: str) -> dict[str, Any]:

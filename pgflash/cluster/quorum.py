@@ -8,6 +8,7 @@ from typing import Any
 
 from pgflash.cluster.gather import Look
 from pgflash.cluster.look import Replica, Seen
+from pgflash.units import counted
 
 _METHOD = re.compile(r"\s*(?:(?:ANY|FIRST)\s+)?(\d+)\s*\(", re.IGNORECASE)
 _SYNCHRONOUS = ("sync", "quorum", "potential")
@@ -60,13 +61,13 @@ def _lacking(
     least = standbys if standbys is not None else min(1, len(others))
     there = _recognized(left, others)
     if there < least:
-        return f"{there} standbys would be left, and {least} must be"
+        return f"{counted(there, 'standby')} would be left, and {least} must be"
     needed = synchronous_needed(primary.synchronous_standby_names)
     able = sum(row.sync_state in _SYNCHRONOUS for row in left)
     # Patroni itself names another standby, or none, unless its mode is strict.
     managed = bool(config.get("synchronous_mode")) and not config.get("synchronous_mode_strict")
     if able < needed and not managed:
-        return f"commits would wait: synchronous_standby_names asks for {needed} standbys, and {able} would be left"
+        return f"commits would wait: synchronous_standby_names asks for {counted(needed, 'standby')}, and {able} would be left"
     if config.get("synchronous_mode_strict") and not there:
         return "commits would wait: synchronous_mode_strict asks for a standby, and none would be left"
     return ""

@@ -16,13 +16,13 @@ from rich.console import Console
 from pgflash import safe
 from pgflash.cluster.find import Found, Node
 from pgflash.cluster.gather import Look, ask_all, look_at
-from pgflash.cluster.show import lags, percent, problems, role
+from pgflash.cluster.show import lags, percent, problems, remarks, role
 from pgflash.connection import Connection, members
 from pgflash.shown import in_markdown
 from pgflash.top.rates import Rates, rates
 from pgflash.top.sample import Sample
 from pgflash.top.sample import look as sample
-from pgflash.units import show_bytes, show_number, show_seconds
+from pgflash.units import counted, show_bytes, show_number, show_seconds
 
 ADVICE = "pg_flashcache_advice"
 NONE = "-"
@@ -100,7 +100,7 @@ class Report:
         totals = self.totals()
         lines = [
             "# Flash caches of a cluster", "",
-            f"{len(self.parts)} nodes, {show_seconds(self.interval_s)} of load, {time.strftime('%Y-%m-%d %H:%M:%S %Z')}.", "",
+            f"{counted(len(self.parts), 'node')}, {show_seconds(self.interval_s)} of load, {time.strftime('%Y-%m-%d %H:%M:%S %Z')}.", "",
             *_table(("", "in sum"), [
                 ("transactions a second", _number(totals["tps"])), ("reads from flash a second", _number(totals["flash_reads_per_s"])),
                 ("reads from disk a second", _number(totals["disk_reads_per_s"])), ("hit ratio, %", percent(totals["hit_ratio"])),
@@ -119,7 +119,7 @@ class Report:
                 "" if seen is None or not seen.standby else percent(seen.share),
             ))  # fmt: skip
         heads = ("node", "role", "lag", "cache", "TPS", "flash/s", "ms", "disk/s", "ms", "hit %", "fill %", "warm %")
-        lines += [*_table(heads, rows), "", f"## Relations by time of disk reads, of {len(self.parts)} nodes", ""]
+        lines += [*_table(heads, rows), "", f"## Relations by time of disk reads, of {counted(len(self.parts), 'node')}", ""]
         if self.relations:
             shown = [
                 (item.name, str(item.nodes), _number(item.hits / self.interval_s), _number(item.disk_reads / self.interval_s),
@@ -187,7 +187,7 @@ def make(who: Found, interval_s: float, timeout_s: float, share: float, rows: in
     if quiet:
         time.sleep(interval_s)
     else:
-        with Console(stderr=True, highlight=False).status(f"watching {len(nodes)} nodes for {show_seconds(interval_s)}"):
+        with Console(stderr=True, highlight=False).status(f"watching {counted(len(nodes), 'node')} for {show_seconds(interval_s)}"):
             time.sleep(interval_s)
     after = ask_all(nodes, timeout_s, _both)
     looks = {item.node.name: item for item in look_at(nodes, timeout_s)}
@@ -196,7 +196,7 @@ def make(who: Found, interval_s: float, timeout_s: float, share: float, rows: in
         look = looks.get(node.name) or Look(node, None, is_down)
         moved = rates(old[0], new[0]) if old and new else None
         parts.append(Part(look, moved, is_down or was_down, new[1] if new else []))
-    return Report(parts, who.remarks, interval_s, share, _summed(parts)[:rows])
+    return Report(parts, remarks(who, list(looks.values())), interval_s, share, _summed(parts)[:rows])
 
 
 def _summed(parts: Sequence[Part]) -> list[Summed]:

@@ -10,10 +10,12 @@ from rich.table import Table
 from rich.text import Text
 
 from pgflash import devices
+from pgflash.cluster.find import Found
 from pgflash.cluster.gather import Look
 from pgflash.cluster.look import Seen
+from pgflash.cluster.quorum import shown_as
 from pgflash.shown import cell, visible
-from pgflash.units import show_bytes, show_seconds
+from pgflash.units import counted, show_bytes, show_seconds
 
 NONE = "-"
 BAD_STATES = ("off", "detached", "paused")
@@ -119,7 +121,27 @@ def _leaders(looks: Sequence[Look]) -> list[tuple[str, str]]:
     ]
 
 
-def status(looks: Sequence[Look], share: float, remarks: Sequence[str] = ()) -> RenderableType:
+def remarks(who: Found, looks: Sequence[Look]) -> list[str]:
+    """With the standbys that cannot be asked, but for those that are among the nodes under another address, as far as that can be told."""
+    names = [_names(item) for item in looks if item.seen is None or item.seen.standby]
+    left: list[str] = []
+    for name, why in who.unplaced:
+        mine = next((of_one for of_one in names if name in of_one), None)
+        if mine is None:
+            left.append(why)
+        else:
+            names.remove(mine)  # of several under one name, each is one
+    return list(dict.fromkeys([*who.remarks, *left]))
+
+
+def _names(item: Look) -> set[str]:
+    """Under which a primary may show it."""
+    seen = item.seen
+    own = [item.node.name, *([seen.receives_as or "", seen.cluster] if seen else [])]
+    return {shown for name in own if name for shown in shown_as(name)}
+
+
+def status(looks: Sequence[Look], share: float, said: Sequence[str] = ()) -> RenderableType:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for head in ("node", "role", "lag", "TL", "cache", "hit %", "fill %", "size", "warmth", "version"):
         table.add_column(head, justify="right" if head in ("lag", "TL", "hit %", "fill %", "size") else "left", no_wrap=True)
@@ -146,8 +168,9 @@ def status(looks: Sequence[Look], share: float, remarks: Sequence[str] = ()) -> 
         if item.seen and item.seen.reason and not any(name == item.node.name for name, _ in wrong):
             words.append(f"{visible(item.node.name)}: {visible(item.seen.reason)}\n")
         if item.seen and item.seen.pending_restart:
-            words.append(f"{visible(item.node.name)}: {item.seen.pending_restart} settings wait for a restart\n")
-    for remark in remarks:
+            waits = "waits" if item.seen.pending_restart == 1 else "wait"
+            words.append(f"{visible(item.node.name)}: {counted(item.seen.pending_restart, 'setting')} {waits} for a restart\n")
+    for remark in said:
         words.append(f"{visible(remark)}\n", "dim")
     return Group(table, words)
 
@@ -158,7 +181,7 @@ MISSING = {
 }  # fmt: skip
 
 
-def warm_table(looks: Sequence[Look], share: float) -> RenderableType:
+def warm_table(looks: Sequence[Look], share: float, said: Sequence[str] = ()) -> RenderableType:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for head in ("node", "role", "follower", "map is old", "share %", "of hit %", f"warm ({100 * share:g}%)", "missing", "reason"):
         table.add_column(head, justify="right" if "%" in head and "warm" not in head else "left", no_wrap=head != "reason")
@@ -177,7 +200,7 @@ def warm_table(looks: Sequence[Look], share: float) -> RenderableType:
             cell(item.node.name), cell(role(item)), cell(row["state"]), age, percent(row["share"]), percent(row["hot_share"]), warm,
             missing, cell(row["reason"] or ""),
         )  # fmt: skip
-    return table
+    return Group(table, *(cell(remark) for remark in said))
 
 
 def as_json(looks: Sequence[Look], share: float) -> list[dict[str, Any]]:

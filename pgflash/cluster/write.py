@@ -12,8 +12,9 @@ from collections.abc import Callable, Mapping
 
 import psycopg
 from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict
 
-from pgflash.connection import Connection, reason, without_secrets
+from pgflash.connection import SECRETS, Connection, reason, without_secrets
 from pgflash.errors import BrokeOff, PgflashError, Refused, ServerError
 from pgflash.shown import visible
 
@@ -62,17 +63,17 @@ def write(node: str, connect: Callable[[], Connection], settings: Mapping[str, s
         if refused and not loading:
             begun.pop()
         loading = loading and error.sqlstate != "42501"  # a role that may not reload has not
-        connection = _put_back(node, connection, connect, {name: was.get(name) for name in begun}, loading, _said(error, settings))
+        connection = _put_back(node, connection, connect, {name: was.get(name) for name in begun}, loading, said(error, settings))
         kind = PutBack if refused else ServerError
-        raise kind(f"{node}: {_said(error, settings)}", _hint(error, node)) from None
+        raise kind(f"{node}: {said(error, settings)}", _hint(error, node)) from None
     finally:
         connection.close()
 
 
 def _put_back(
-    node: str, connection: Connection, connect: Callable[[], Connection], was: Mapping[str, str | None], loading: bool, said: str
+    node: str, connection: Connection, connect: Callable[[], Connection], was: Mapping[str, str | None], loading: bool, why: str
 ) -> Connection:
-    """The connection over which it was possible. `said`: of the error for which it is put back."""
+    """The connection over which it was possible. `why`: of the error for which it is put back."""
     end = time.monotonic() + AGAIN_S
     while True:
         try:
@@ -89,16 +90,34 @@ def _put_back(
                 continue
             connection.close()
             what = f"written and not put back: {', '.join(was)}" if was else "its files may have been loaded"
-            raise BrokeOff(f"{node}: {said}; it may have been changed: {what} ({reason(second)})") from None
+            raise BrokeOff(f"{node}: {why}; it may have been changed: {what} ({reason(second)})") from None
 
 
-def _said(error: psycopg.Error, settings: Mapping[str, str | None]) -> str:
-    """A server quotes a value that it refuses, which may hold a password."""
-    said = error.diag.message_primary or reason(error)
+def said(error: psycopg.Error, settings: Mapping[str, str | None]) -> str:
+    """All that the server says. It quotes a value that it refuses, or a part of it, which may hold a password."""
+    primary = _masked(error.diag.message_primary or reason(error), settings)
+    details = [(word, text) for word, text in (("DETAIL", error.diag.message_detail), ("HINT", error.diag.message_hint)) if text]
+    if any(_secrets(name, value) == [value] for name, value in settings.items()):
+        details = []  # what is secret in it is not known
+    return visible("; ".join([primary, *(f"{word}: {_masked(text, settings)}" for word, text in details)]))
+
+
+def _masked(text: str, settings: Mapping[str, str | None]) -> str:
     for name, value in settings.items():
-        if value is not None and without_secrets(name, value) != value:
-            said = said.replace(value, "...")
-    return visible(said)
+        for secret in _secrets(name, value):
+            text = text.replace(secret, "...")
+    return text
+
+
+def _secrets(name: str, value: str | None) -> list[str]:
+    """What must not be shown of a value: itself, and the secret parts of a connection string, as far as it can be read."""
+    if value is None or without_secrets(name, value) == value:
+        return []
+    try:
+        parts = conninfo_to_dict(value)
+    except psycopg.Error:
+        return [value]
+    return sorted((text for text in (value, *(str(parts.get(one) or "") for one in SECRETS)) if text), key=len, reverse=True)
 
 
 def _hint(error: psycopg.Error, node: str) -> str:

@@ -97,7 +97,7 @@ AREAS = {
     "memory": "the kernel's memory management",
     "server": "settings of PostgreSQL and pg_flashcache",
     "waits": "what the sessions wait for (sampled)",
-    "health": "wear and faults of drives, by smartctl",
+    "health": "wear and faults of drives, by smartctl; of those below the cache that cannot be asked, as pgflash drives has reported them",
 }
 
 REGISTRY: dict[str, Check] = {}

@@ -33,7 +33,7 @@ from pgflash.errors import (
     PgflashError,
     Unreachable,
 )
-from pgflash.shown import json_text, visible
+from pgflash.shown import console, json_text, visible
 
 progress = Console(stderr=True, highlight=False)
 
@@ -81,23 +81,23 @@ class Session:
             return "", f"this role may not read pg_stat_flashcache: GRANT pg_monitor TO {found.role}", True
         return f"{found.schema}.pg_stat_flashcache", "", True
 
-    def _devices_view(self) -> str:
-        """Qualified name of the view of devices, where this role may read it."""
+    def _view(self, name: str) -> str:
+        """Qualified name of a view of the extension, where this role may read it."""
         assert self.connection
         try:
-            found, view = safe.extension(self.connection), safe.relation(self.connection, "pg_stat_flashcache_device")
+            found, view = safe.extension(self.connection), safe.relation(self.connection, name)
             if found is None or view is None:
                 return ""
             allowed = self.connection.execute("SELECT has_table_privilege(%s::oid, 'SELECT')", (view,)).fetchone()
         except psycopg.Error as error:
             raise MachineError(f"the server could not be asked: {said(error)}") from error
-        return f"{found.schema}.pg_stat_flashcache_device" if allowed == (True,) else ""
+        return f"{found.schema}.{name}" if allowed == (True,) else ""
 
     def facts(self, flash: str, data: str, seconds: float, quiet: bool) -> Facts:
         if self.connection is None:
             return Facts(self.machine, None, flash, data)
         addresses = {item.address.split("%")[0] for items in psutil.net_if_addrs().values() for item in items}
-        server = gather(self.rows, self.machine, self.connection.info.hostaddr, frozenset(addresses), self._cache_view, self._devices_view)
+        server = gather(self.rows, self.machine, self.connection.info.hostaddr, frozenset(addresses), self._cache_view, self._view)
         if server.version < 150000:
             raise MachineError(f"the server is PostgreSQL {server.version // 10000}, 15 or newer is needed")
 
@@ -226,7 +226,7 @@ def run(
     results = look(facts, areas)
     made: list[str] = []
     refused: list[str] = []
-    out = report.console()
+    out = console()
     if not as_json:
         report.show(results, verbose, out)
     if fix:

@@ -13,17 +13,18 @@ from typing import Annotated, Any
 import psycopg
 import typer
 from psycopg import sql
-from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from pgflash import safe
+from pgflash.doctor.check import Severity
 from pgflash.doctor.command import Session
+from pgflash.doctor.drive import left, wrong
 from pgflash.doctor.facts.blocks import Block
 from pgflash.doctor.facts.machine import Machine, Mount
 from pgflash.doctor.facts.places import look_at
 from pgflash.doctor.facts.smart import Health, health_of
-from pgflash.errors import EXIT_ADVICE, ArgumentError, BrokeOff, MachineError
-from pgflash.shown import cell, json_text
+from pgflash.errors import EXIT_ADVICE, EXIT_OK, EXIT_PROBLEM, ArgumentError, BrokeOff, MachineError
+from pgflash.shown import cell, console, json_text
 
 ARGUMENTS = "text, text, text, boolean, integer, integer, integer, bigint, integer, bigint, bigint"
 VIEW = "pg_stat_flashcache_device_health"
@@ -31,26 +32,25 @@ MOST = 1000
 
 
 @dataclass(frozen=True)
+class Found:
+    """What is wrong with a drive."""
+
+    drive: str
+    severity: str
+    what: str
+
+
+@dataclass(frozen=True)
 class Report:
     """What the server is told of a device; of several drives below it, of the one that is worst. `problem`: of those that could not be
-    asked, which may be some of them."""
+    asked, which may be some of them. `findings`: of all that could be."""
 
     path: str
     drive: str = ""
     health: Health | None = None
     rated_bytes_a_day: int | None = None
     problem: str = ""
-
-
-def left(health: Health) -> int:
-    """As the server counts it, from 100 down to 0; 101 if the drive says nothing of it."""
-    if health.passed is False or health.critical_warning:
-        return 0
-    found = [] if health.used_percent is None else [100 - min(health.used_percent, 100)]
-    if health.spare_percent is not None:
-        threshold = min(health.spare_threshold or 0, 99)
-        found.append(max(0, (health.spare_percent - threshold) * 100 // (100 - threshold)))
-    return min(found, default=101)
+    findings: tuple[Found, ...] = ()
 
 
 def ask(machine: Machine, path: str, mounts: list[Mount], writes_a_day: float | None) -> Report:
@@ -72,25 +72,22 @@ def ask(machine: Machine, path: str, mounts: list[Mount], writes_a_day: float | 
     if not found:
         return Report(path, problem=problem)
     _, drive, health = min(found, key=lambda item: item[0])
-    rated = round(drive.disk_bytes * writes_a_day) if writes_a_day and drive.disk_bytes else None
-    return Report(path, drive.name, health, rated, problem)
-
-
-def _within(value: int | None, least: int, most: int) -> int | None:
-    """What a drive says that makes no sense is as good as nothing, and must not keep the rest from being shown."""
-    return value if value is not None and least <= value <= most else None
+    rated = round(drive.disk_bytes * writes_a_day) if writes_a_day else 0
+    findings = tuple(
+        Found(block.name, str(Severity.ADVICE if one.advice else Severity.PROBLEM), one.what)
+        for _, block, said in found
+        for one in wrong(said)
+    )
+    return Report(path, drive.name, health, rated or None, problem, findings)
 
 
 def values(report: Report) -> list[Any]:
     """The arguments of the server's function."""
     health = report.health
     assert health is not None
-    large = (1 << 63) - 1
     return [
-        report.path, report.drive, health.model or None, health.passed if not health.critical_warning else False,
-        _within(health.used_percent, 0, 255), _within(health.spare_percent, 0, 100), _within(health.spare_threshold, 0, 100),
-        _within(health.media_errors, 0, large), _within(health.temperature, -273, 1000), _within(health.written, 0, large),
-        _within(report.rated_bytes_a_day, 0, large),
+        report.path, report.drive, health.model or None, health.passed if not health.critical_warning else False, health.used_percent,
+        health.spare_percent, health.spare_threshold, health.media_errors, health.temperature, health.written, report.rated_bytes_a_day,
     ]  # fmt: skip
 
 
@@ -153,12 +150,15 @@ def drives_command(
         float | None,
         typer.Option(
             metavar="NUMBER",
-            help="How often the drive may be written in full in a day, by its data sheet (DWPD): drives do not say. For rated_bytes_a_day.",
+            help="How often the drive may be written in full in a day, by its data sheet (DWPD): drives do not say. For rated_bytes_a_day;"
+            " not given: as it was.",
         ),
     ] = None,
     json_: Annotated[bool, typer.Option("--json", help="JSON on standard output, errors included.")] = False,
 ) -> None:
-    """Asks the drives below the cache how they are, by smartctl, for the view pg_stat_flashcache_device_health."""
+    """Asks the drives below the cache how they are, by smartctl, for the view pg_stat_flashcache_device_health.
+
+    Exit status 11 if one is in trouble, 10 if one is worn or hot, or some could not be asked."""
     if drive_writes_a_day is not None and not 0 < drive_writes_a_day <= MOST:
         raise ArgumentError(f"--drive-writes-a-day: {drive_writes_a_day:g} will not do", f"more than 0, and {MOST} at most; 1 is usual")
     with contextlib.closing(Session(conninfo or "application_name='pgflash drives'")) as session:
@@ -181,19 +181,34 @@ def run(session: Session, writes_a_day: float | None, as_json: bool) -> int:
     for report in reports:
         if report.health:
             cache.tell(report)
-    problems = {report.path: report.problem for report in reports if report.problem}
     if not any(report.health for report in reports):
-        raise MachineError(
-            "no drive could be asked: " + "; ".join(dict.fromkeys(problems.values())), "smartctl needs root, and a drive of its own"
-        )
-    _show(cache.shown(), reports, problems, as_json)
-    return EXIT_ADVICE if problems else 0
+        unasked = dict.fromkeys(report.problem for report in reports)
+        raise MachineError("no drive could be asked: " + "; ".join(unasked), "smartctl needs root, and a drive of its own")
+    status = exit_status(reports)
+    _show(cache.shown(), reports, status, as_json)
+    return status
 
 
-def _show(rows: list[dict[str, Any]], reports: list[Report], problems: dict[str, str], as_json: bool) -> None:
+def exit_status(reports: list[Report]) -> int:
+    """As the doctor's: a drive is in trouble; or something is to be known of one, or one could not be asked."""
+    severities = {found.severity for report in reports for found in report.findings}
+    if Severity.PROBLEM in severities:
+        return EXIT_PROBLEM
+    return EXIT_ADVICE if severities or any(report.problem for report in reports) else EXIT_OK
+
+
+def words_of(report: Report) -> list[str]:
+    """What there is to know of the drives below a device, worst first."""
+    ordered = sorted(report.findings, key=lambda found: found.severity != Severity.PROBLEM)
+    return [f"{found.severity}: {found.drive} {found.what}" for found in ordered] + ([report.problem] if report.problem else [])
+
+
+def _show(rows: list[dict[str, Any]], reports: list[Report], status: int, as_json: bool) -> None:
+    problems = {report.path: words for report in reports if (words := words_of(report))}
     if as_json:
         told = [asdict(report) for report in reports]
-        print(json_text({"devices": rows, "reports": told, "problems": problems, "exit": EXIT_ADVICE if problems else 0}))
+        joined = {path: "; ".join(words) for path, words in problems.items()}
+        print(json_text({"devices": rows, "reports": told, "problems": joined, "exit": status}))
         return
     names = (
         "path",
@@ -202,15 +217,17 @@ def _show(rows: list[dict[str, Any]], reports: list[Report], problems: dict[str,
         "health",
         "used_percent",
         "spare_percent",
+        "spare_threshold",
         "media_errors",
         "temperature",
         "written_today",
         "days_left",
     )
-    table = Table(*(name.replace("_", " ") for name in names))
+    table = Table(*(Column(name.replace("_", " "), overflow="fold") for name in names))
     for row in rows:
         table.add_row(*(cell("" if row[name] is None else str(row[name])) for name in names))
-    out = Console(highlight=False)
+    out = console()
     out.print(table)
-    for path, problem in problems.items():
-        out.print(cell(f"{path}: {problem}"), soft_wrap=True)
+    for path, words in problems.items():
+        for one in words:
+            out.print(cell(f"{path}: {one}"), soft_wrap=True)

@@ -14,7 +14,7 @@ from typing import Any
 import psycopg
 
 from pgflash.connection import Connection, connect, exists, extension, members, name_of, parsed, reason
-from pgflash.errors import OutputError, ServerError
+from pgflash.errors import MachineError, OutputError, ServerError
 from pgflash.monitoring.exporters import made
 from pgflash.monitoring.metrics import GROUPS, NEWEST, Group, older
 
@@ -101,7 +101,7 @@ def sampled(conninfo: str, timeout_s: float) -> list[Sampled]:
 def _sample(connection: Connection) -> list[Sampled]:
     found = extension(connection)
     if found is None:
-        raise ServerError("this database has no extension pg_flashcache", "CREATE EXTENSION pg_flashcache, or name another database")
+        raise MachineError("this database has no extension pg_flashcache", "CREATE EXTENSION pg_flashcache, or name another database")
     schema, version = found
     version = version if older(version, NEWEST) else NEWEST
     return [
@@ -117,7 +117,7 @@ def _there(connection: Connection, group: Group) -> bool:
     if not group.reads or members(connection, (group.reads,)):
         return True
     if exists(connection, group.reads):
-        raise ServerError(
+        raise MachineError(
             f"{connection.info.user} may not read {group.reads.partition('(')[0]}", f"GRANT pg_monitor TO {connection.info.user}"
         )
     return False

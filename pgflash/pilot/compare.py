@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
 from pgflash.pilot.figures import Point, Spread, points
 from pgflash.pilot.store import Study
-from pgflash.shown import cell
-from pgflash.units import show_number
+from pgflash.shown import cell, console
+from pgflash.units import counted, show_number
 
 
 @dataclass(frozen=True)
@@ -88,7 +86,7 @@ def _by_key(study: Study) -> dict[tuple[str, str, int], Point]:
 
 
 def _words(key: tuple[str, str, int]) -> str:
-    return f"{key[0]}, {key[1]}, {key[2]} clients"
+    return f"{key[0]}, {key[1]}, {counted(key[2], 'client')}"
 
 
 def _differences(a: Point, b: Point) -> list[str]:
@@ -111,7 +109,7 @@ def _machines(a: Study, b: Study) -> list[str]:
 
 
 def show(result: Comparison) -> None:
-    console = Console(width=None if sys.stdout.isatty() else 160, highlight=False)
+    out = console()
     table = Table("scenario", "variant", title=cell(f"A: {result.a}   B: {result.b}"), title_justify="left")
     for name in ("clients", "A ms", "B ms", "B/A", "A p95", "B p95", "A tps", "B tps"):
         table.add_column(name, justify="right")
@@ -122,11 +120,11 @@ def show(result: Comparison) -> None:
             cell(row.scenario), cell(row.variant), str(row.clients), show_number(row.a_ms.median), show_number(row.b_ms.median), f"{row.ratio:.3f}", *p95,
             f"{row.a_tps.median:,.0f}", f"{row.b_tps.median:,.0f}", row.verdict,
         )  # fmt: skip
-    console.print(table)
+    out.print(table)
     for title, lines in (
         ("conditions that differ (A / B)", result.differences),
         ("only in A", result.only_a),
         ("only in B", result.only_b),
     ):
         if lines:
-            console.print(f"{title}:\n  " + "\n  ".join(lines), markup=False)
+            out.print(f"{title}:\n  " + "\n  ".join(lines), markup=False)

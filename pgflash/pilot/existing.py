@@ -71,9 +71,14 @@ def restore(study: Study) -> list[str]:
     return [f"{scenario.name}: the server was put back as it was before a run that was cut short"]
 
 
+# A setting that postgresql.conf has although no library defines it is not among these.
+SIZE = "SELECT setting FROM pg_settings WHERE name = 'pg_flashcache.size' AND context = 'postmaster'"
+
+
 def check_switch(connection: db.Connection) -> None:
     """Whether the cache can be switched off and on here; MachineError says what is missing."""
-    if db.value(connection, "SELECT current_setting('pg_flashcache.size', true)") is None:
+    size = db.value(connection, SIZE)
+    if size is None:
         raise MachineError("the server does not have pg_flashcache loaded", "an arm with enabled is for a server that has it")
     allowed = db.value(
         connection,
@@ -87,7 +92,7 @@ def check_switch(connection: db.Connection) -> None:
             " pg_show_all_file_settings() and pg_file_settings",
             "connect as a superuser",
         )
-    if db.value(connection, "SELECT setting FROM pg_settings WHERE name = 'pg_flashcache.size'") == "0":
+    if size == "0":
         raise MachineError("the server has no cache to switch: pg_flashcache.size is 0", "set it, restart the server, and try again")
 
 
@@ -139,8 +144,7 @@ class ExistingTarget:
                 )
 
     def _has_cache(self, connection: db.Connection) -> bool:
-        loaded = db.value(connection, "SELECT current_setting('pg_flashcache.size', true)")
-        if loaded is None:
+        if db.value(connection, SIZE) is None:
             return False
         if not db.cache_view(connection) and self.made_database:
             db.rows(connection, "CREATE EXTENSION pg_flashcache SCHEMA public")

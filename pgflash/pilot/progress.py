@@ -11,7 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColum
 from rich.text import Text
 
 from pgflash.shown import json_text, visible
-from pgflash.units import show_ms, show_seconds
+from pgflash.units import counted, show_ms, show_seconds
 
 
 class Reporter(Protocol):
@@ -30,7 +30,7 @@ def run_words(line: dict[str, Any]) -> str:
     if line["kind"] == "failed":
         return f"{line['variant']}: failed: {line['error'].splitlines()[0]}"
     p95 = line["percentiles"].get("p95")
-    words = f"{line['variant']}, {line['clients']} clients, run {line['repetition']}: {line['tps']:,.0f} a second, {show_ms(line['average_ms'])}"
+    words = f"{line['variant']}, {counted(line['clients'], 'client')}, run {line['repetition']}: {line['tps']:,.0f} a second, {show_ms(line['average_ms'])}"
     words += f", p95 {show_ms(p95)}" if p95 is not None else ""
     hits = line.get("hit_ratio")
     return words + (f", {100 * hits:.1f}% hits" if hits is not None else "")
@@ -60,7 +60,7 @@ class TerminalReporter:
             self.progress = Progress(*columns, console=self.console, transient=True)
             self.task = self.progress.add_task("", total=steps, left=(left_s, time.monotonic()))
             self.progress.start()
-        self.say(f"{steps} runs to do, about {show_seconds(left_s)}")
+        self.say(f"{counted(steps, 'run')} to do, about {show_seconds(left_s)}")
 
     def say(self, text: str) -> None:
         passed = round(time.monotonic() - self.began)

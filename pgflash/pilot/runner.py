@@ -33,7 +33,7 @@ from pgflash.pilot.scenario import Scenario, Variant
 from pgflash.pilot.store import Writer, step_key
 from pgflash.pilot.target import Started, Target
 from pgflash.system import describe_machine, undisturbed
-from pgflash.units import MB, SMALLEST_CACHE, show_bytes
+from pgflash.units import MB, SMALLEST_CACHE, counted, show_bytes
 
 MAX_ROWS = 600  # of a series that is kept
 
@@ -115,7 +115,7 @@ class Runner:
             if todo:
                 self._run(todo)
             else:
-                self.reporter.say(f"all {self.outcome.skipped} runs of this study are there already")
+                self.reporter.say(f"all of this study is there already: {counted(self.outcome.skipped, 'run')}")
         finally:
             self.reporter.end()
             self.writer.close()
@@ -123,10 +123,12 @@ class Runner:
 
     def _run(self, todo: list[tuple[str, str, int, int]]) -> None:
         self._count(todo)
-        self.writer.add("study", version=__version__, machine=describe_machine(), scenarios=[s.name for s in self.scenarios])
+        files = {scenario.name: scenario.file for scenario in self.scenarios if scenario.file}
+        names = [scenario.name for scenario in self.scenarios]
+        self.writer.add("study", version=__version__, machine=describe_machine(), scenarios=names, files=files)
         self.reporter.begin(len(todo), self.clock.left(self.scenarios[0]))
         if self.outcome.skipped:
-            self.reporter.say(f"{self.outcome.skipped} runs are there already")
+            self.reporter.say(f"there already: {counted(self.outcome.skipped, 'run')}")
         for scenario in self.scenarios:
             if self._steps(scenario):
                 self._scenario(scenario)
@@ -241,7 +243,7 @@ class Runner:
     def _measure(
         self, scenario: Scenario, target: Target, driver: Driver, variant: Variant, started: Started, what: dict[str, Any], work: Path
     ) -> None:
-        self.reporter.working_on(f"{scenario.name}: {variant.name}, {what['clients']} clients", self.clock.left(scenario))
+        self.reporter.working_on(f"{scenario.name}: {variant.name}, {counted(what['clients'], 'client')}", self.clock.left(scenario))
         devices = target.devices()
         target.slow()
         before = sample(started.counted, devices)

@@ -169,6 +169,7 @@ class Scenario:
     duration_s: int
     repetitions: int
     text: str
+    file: str = field(default="", compare=False)  # from which it was read; empty: shipped, or a study's copy
 
     @property
     def digest(self) -> str:
@@ -176,6 +177,15 @@ class Scenario:
         values = tomllib.loads(self.text)
         values.pop("repetitions", None)
         return hashlib.sha256(repr(sorted(values.items())).encode()).hexdigest()[:16]
+
+    @property
+    def has_relative_paths(self) -> bool:
+        """It means something in its own folder only."""
+        values = tomllib.loads(self.text)
+        named = [
+            values.get(table, {}).get(key) for table, key in (("load", "script"), ("load", "setup"), ("disk", "path"), ("flash", "path"))
+        ]
+        return any(path and not Path(path).expanduser().is_absolute() for path in named)
 
     @property
     def variants(self) -> tuple[Variant, ...]:
@@ -245,7 +255,7 @@ def load_scenario(name: str, repetitions: int | None = None, warm_up_s: int | No
             text = path.read_text("utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise ScenarioError(name, [f"cannot be read: {error}"]) from error
-        return parse_scenario(changed(text, repetitions, warm_up_s), path.stem, path.parent)
+        return replace(parse_scenario(changed(text, repetitions, warm_up_s), path.stem, path.parent), file=str(path.absolute()))
     texts = shipped()
     if name not in texts:
         raise ScenarioError(name, [f"no such scenario; allowed: a file NAME.toml, complete, or one of {', '.join(texts)}"])

@@ -44,6 +44,11 @@ class Study:
     def of(self, kind: str, scenario: str = "") -> list[dict[str, Any]]:
         return [line for line in self.lines if line["kind"] == kind and (not scenario or line.get("scenario") == scenario)]
 
+    def file(self, scenario: str) -> str:
+        """Where it was last read from; empty: shipped, or not known."""
+        found = [str(line["files"][scenario]) for line in self.of("study") if scenario in line.get("files", {})]
+        return found[-1] if found else ""
+
     @property
     def runs(self) -> list[dict[str, Any]]:
         return self.of("run")

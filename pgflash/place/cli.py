@@ -14,8 +14,8 @@ from pgflash.place import mover
 from pgflash.place.model import EXPONENT, fit_exponent
 from pgflash.place.mover import Options
 from pgflash.place.run import Outcome
-from pgflash.shown import cell, json_text, visible
-from pgflash.units import parse_size, show_bytes
+from pgflash.shown import cell, console, json_text, visible
+from pgflash.units import counted, parse_size, show_bytes
 from pgflash.usage import Commands
 
 place = Commands(no_args_is_help=True, help="What belongs on flash for good: advice, and the moves.")
@@ -204,9 +204,9 @@ def status_command(conninfo: Server, json_: JsonOption = False) -> None:
     if json_:
         print(json_text(found, indent=2))
         return
-    console = Console(width=None if typer.get_text_stream("stdout").isatty() else 140, highlight=False)
+    out = console()
     if not found["moves"]:
-        console.print("nothing was moved")
+        out.print("nothing was moved")
         return
     table = Table("object", "size", "from", "to", "now in", "state", "by", "ended", "note")
     for move in found["moves"]:
@@ -215,8 +215,8 @@ def status_command(conninfo: Server, json_: JsonOption = False) -> None:
             cell(name), show_bytes(move["bytes"]), cell(move["from"]), cell(move["to"]), cell(move["now_in"] or ""), cell(move["state"]),
             cell(move["origin"]), (move["ended_at"] or "")[:19], cell(move["note"]),
         )  # fmt: skip
-    console.print(table)
-    console.print(f"at work: process {found['at_work']} of the server" if found["at_work"] else "nobody is moving objects now")
+    out.print(table)
+    out.print(f"at work: process {found['at_work']} of the server" if found["at_work"] else "nobody is moving objects now")
 
 
 @tier.command("apply")
@@ -243,7 +243,7 @@ def tier_command(
         else:
             for move in moves:
                 print(visible(f"{move['object']}, {show_bytes(move['bytes'])}: {move['from']} -> {move['to']}"))
-            print(f"{len(moves)} moves" if moves else "everything is where it belongs")
+            print(counted(len(moves), "move") if moves else "everything is where it belongs")
         return
     _end(tiers.apply(rules, _teller(json_), options), json_)
 
@@ -254,7 +254,7 @@ def _something(plan: Path | None, names: list[str] | None, temporary: bool) -> N
 
 
 def _teller(as_json: bool) -> mover.Tell:
-    console = Console(stderr=True, highlight=False)
+    progress = Console(stderr=True, highlight=False)
 
     def tell(event: dict[str, Any]) -> None:
         if as_json:
@@ -271,7 +271,7 @@ def _teller(as_json: bool) -> mover.Tell:
             "settled": lambda: f"{name}: an earlier run was cut short; it is {event['state']}{note}",
             "note": lambda: f"note{note}",
         }[event["event"]]()
-        console.print(visible(text, lines=True), markup=False, soft_wrap=True)
+        progress.print(visible(text, lines=True), markup=False, soft_wrap=True)
 
     return tell
 
@@ -282,4 +282,6 @@ def _end(outcome: Outcome, as_json: bool) -> None:
     else:
         print(f"{outcome.done} done, {outcome.later} for later, {outcome.failed} failed")
     if outcome.failed:
-        raise BrokeOff(f"{outcome.failed} moves failed", "pgflash place status has each with its reason; apply --resume tries them again")
+        raise BrokeOff(
+            f"{counted(outcome.failed, 'move')} failed", "pgflash place status has each with its reason; apply --resume tries them again"
+        )

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import html
-import sys
 from pathlib import Path
 
-from rich.console import Console
 from rich.table import Table
 
 from pgflash.errors import OutputError
 from pgflash.place.advise import Plan
-from pgflash.shown import cell, visible
+from pgflash.shown import cell, console, visible
 from pgflash.units import show_bytes, show_number
 
 ROWS = 40
@@ -19,7 +17,7 @@ WIDTH = 40
 
 
 def show(plan: Plan) -> None:
-    console = Console(width=None if sys.stdout.isatty() else 150, highlight=False)
+    out = console()
     observation = plan.observation
     since = f"over {observation.seconds:.0f} s" if observation.window else "since the statistics were reset"
     table = Table(
@@ -34,23 +32,23 @@ def show(plan: Plan) -> None:
             show_number(rates.toast_reads) if rates.toast_reads else "", show_number(rates.writes), show_number(rates.disk_ms), growth,
             show_number(line.item.density * 1024**3), line.place, line.why,
         )  # fmt: skip
-    console.print(table)
+    out.print(table)
     if len(plan.lines) > ROWS:
-        console.print(f"and {len(plan.lines) - ROWS} more (--json has all)", markup=False)
-    console.print("\nms for a page that is read or written, by flash bought:", markup=False)
+        out.print(f"and {len(plan.lines) - ROWS} more (--json has all)", markup=False)
+    out.print("\nms for a page that is read or written, by flash bought:", markup=False)
     for split in plan.curve:
         value = plan.mean_ms(split)
         share = value / plan.mean_ms(None) if plan.nothing else 0.0
-        console.print(
+        out.print(
             f"{show_bytes(split.flash):>10}  {show_number(value):>8} ms {'#' * round(WIDTH * share):<{WIDTH}}"
             f"  {len(split.moved)} moved, cache {show_bytes(split.cache)}",
             markup=False,
         )
-    console.print("")
+    out.print("")
     for text in plan.words():
-        console.print(visible(text), markup=False, soft_wrap=True)
+        out.print(visible(text), markup=False, soft_wrap=True)
     for note in observation.notes:
-        console.print(f"note: {visible(note)}", markup=False, soft_wrap=True)
+        out.print(f"note: {visible(note)}", markup=False, soft_wrap=True)
 
 
 def write_html(plan: Plan, path: Path) -> None:

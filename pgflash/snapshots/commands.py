@@ -12,7 +12,7 @@ from rich.table import Table
 
 from pgflash.errors import ArgumentError, Interrupted
 from pgflash.pilot import db
-from pgflash.shown import cell, json_text, visible
+from pgflash.shown import cell, console, json_text, visible
 from pgflash.snapshots import moments, profile, server
 from pgflash.snapshots.moments import DURATION_FORMS, INTERVAL_FORMS
 from pgflash.snapshots.schedule import Schedule, Wanted, once
@@ -201,7 +201,7 @@ def _list(connection: db.Connection, schema: str, json_: bool) -> None:
     table = Table("snapshot", "taken at", "kB", "note")
     for number, taken_at, note, _, size in rows:
         table.add_row(str(number), f"{taken_at:%Y-%m-%d %H:%M:%S %Z}", f"{(size or 0) / 1024:.0f}", cell(note or ""))
-    Console(highlight=False).print(table)
+    console().print(table)
 
 
 def _duration(option: str, text: str | None) -> float | None:

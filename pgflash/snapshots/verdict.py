@@ -5,7 +5,7 @@ from __future__ import annotations
 from pgflash.pilot.report.model import Verdict
 from pgflash.snapshots.facts import Facts
 from pgflash.snapshots.waits import CPU, DISK, FLASH, REST, USER_IO, DatabaseTime
-from pgflash.units import show_ms, show_number
+from pgflash.units import counted, show_ms, show_number
 
 POINTS = 0.05  # of database time: a smaller change is called none
 MATTERS = 0.20  # user I/O below this share is not what limits
@@ -93,12 +93,14 @@ def _cache_words(facts: Facts) -> list[str]:
             if cache.flash_read_ms and cache.disk_read_ms
             else ""
         )
-        words.append(f"Flash answered {percent(cache.hit_ratio)} of the reads that it could have ({cache.hits:,.0f} pages){times}.")
+        words.append(f"Flash answered {percent(cache.hit_ratio)} of the reads that it could have ({counted(cache.hits, 'page')}){times}.")
         if cache.slower:
             own = f" The view pg_stat_flashcache says: {cache.verdict}." if cache.verdict else ""
             words.append(f"Reads that flash answered took longer than those that it did not.{own}")
     if cache.errors:
-        words.append(f"There were {cache.errors:,.0f} errors of the flash device: see docs/operation.md.")
+        words.append(
+            f"There {'was' if cache.errors == 1 else 'were'} {counted(cache.errors, 'error')} of the flash device: see docs/operation.md."
+        )
     return words
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from pgflash.snapshots.interval import Interval
-from pgflash.units import show_seconds
+from pgflash.units import counted, show_seconds
 
 CPU = "CPU"
 DISK = "user I/O, disk"
@@ -127,7 +127,7 @@ def _sampled(interval: Interval) -> DatabaseTime | None:
     # Samples go on over snapshots that others take, and are stored with the next of their own.
     sampled_s = all_looks.get("sampled_s") or looks * float(all_looks.labels.get("period_s") or 1)
     covered = min(1.0, sampled_s / interval.seconds) if interval.seconds > 0 else 1.0
-    words = f"{samples:,} samples of sessions at work in {looks:,.0f} looks"
+    words = f"{counted(samples, 'sample')} of sessions at work in {counted(looks, 'look')}"
     if covered < ALL_OF_IT:
         words += f", which cover {100 * covered:.0f}% of the interval ({show_seconds(sampled_s)}) and stand for all of it"
     elif sampled_s > interval.seconds / ALL_OF_IT:

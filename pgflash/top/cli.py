@@ -20,13 +20,12 @@ from rich.live import Live
 
 from pgflash.connection import parsed
 from pgflash.errors import EXIT_SERVER, ArgumentError, Interrupted
-from pgflash.shown import json_text
+from pgflash.shown import console, json_text
 from pgflash.top.rates import RELATION_ORDERS, STATEMENT_ORDERS
 from pgflash.top.screen import page
 from pgflash.top.watch import Watcher, wait_for_all
 
 REFRESH_S = 0.2
-PLAIN_WIDTH = 200
 
 
 def top_command(
@@ -69,8 +68,7 @@ def _one_sample(watchers: list[Watcher], interval: float, timeout: float, as_jso
         ]
         print(json_text({"servers": values}))
     else:
-        console = Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH, highlight=False)
-        console.print(page(views, _first_good([view.ok for view in views]), RELATION_ORDERS[0], STATEMENT_ORDERS[0]))
+        console().print(page(views, _first_good([view.ok for view in views]), RELATION_ORDERS[0], STATEMENT_ORDERS[0]))
     if not all(view.ok for view in views):
         raise typer.Exit(EXIT_SERVER)
 
@@ -130,17 +128,15 @@ def _keys() -> Iterator[int]:
 
 
 def _live(watchers: list[Watcher]) -> None:
-    console = Console(highlight=False)
+    screen = Console(highlight=False)
     state = State(len(watchers))
 
     def shown() -> Any:
         views = [watcher.view() for watcher in watchers]
         orders = RELATION_ORDERS[state.relations], STATEMENT_ORDERS[state.statements]
-        return page(
-            views, state.selected, *orders, (console.size.width, console.size.height), True, time.strftime("pgflash top   %H:%M:%S")
-        )
+        return page(views, state.selected, *orders, (screen.size.width, screen.size.height), True, time.strftime("pgflash top   %H:%M:%S"))
 
-    with _ended_by_signals(state), _keys() as file, Live(shown(), console=console, screen=True, auto_refresh=False) as live:
+    with _ended_by_signals(state), _keys() as file, Live(shown(), console=screen, screen=True, auto_refresh=False) as live:
         while not state.ended:
             live.update(shown(), refresh=True)
             ready, _, _ = select.select([file], [], [], REFRESH_S)

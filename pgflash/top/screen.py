@@ -105,16 +105,17 @@ def objects(found: Rates, order: str, rows: int) -> RenderableType:
     return table
 
 
-def statements(found: Rates, order: str, rows: int) -> RenderableType:
+def statements(found: Rates, order: str, rows: int, fitted: bool = True) -> RenderableType:
+    """`fitted`: to a terminal; otherwise each is whole."""
     view = "pg_stat_flashcache_statements"
     if not found.statements and (found.statements is None or any(text.startswith(view) for text in found.missing)):
         return cell("statements: " + _why(found, view))
     title = f"Statements by {ORDER_NAMES[order]}"
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold", expand=True)
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold", expand=fitted)
     table.add_column("queryid", no_wrap=True)
     for head in ("calls/s", "disk reads/s", "disk ms/s", "flash/s", "flash ms/s"):
         table.add_column(head, justify="right")
-    table.add_column("statement", no_wrap=True, overflow="ellipsis", ratio=1)
+    table.add_column("statement", no_wrap=True, overflow="ellipsis", ratio=1 if fitted else None)
     for row in ordered(found.statements, STATEMENT_ORDERS, order)[:rows]:
         each = (row.calls, row.disk_reads, row.disk_read_time_s * 1000, row.hits, row.read_time_s * 1000)
         table.add_row(str(row.queryid or NONE), *(number(value / found.interval_s) for value in each), cell(row.query or NONE))
@@ -140,7 +141,7 @@ def page(
     parts += [servers(views, selected if len(views) > 1 else None, size is not None and size[0] < NARROW)]
     found = views[selected].rates
     if found is not None:
-        parts += [objects(found, relation_order, rows), Text(""), statements(found, statement_order, rows)]
+        parts += [objects(found, relation_order, rows), Text(""), statements(found, statement_order, rows, size is not None)]
     if keys:
         parts += [Text(""), Text("q quit   n, p next and previous server   o order of objects   s order of statements", style="dim")]
     return Group(*parts)

@@ -93,15 +93,15 @@ aligned(size_t size)
 }
 
 size_t
-fc_miniature_size_of(uint32_t slots, uint32_t seen)
+fc_miniature_size(uint32_t slots)
 {
 	return aligned(keys_size(slots)) + slots * sizeof(uint64_t) +
-		aligned(fc_policy_seen_sets(seen) * sizeof(FcSeenSet)) +
+		aligned(fc_policy_seen_sets(slots) * sizeof(FcSeenSet)) +
 		aligned(fc_policy_region_sets(slots) * sizeof(FcRegionSet)) + aligned(slots);
 }
 
 void
-fc_miniature_init_of(FcMiniature *mini, uint32_t slots, uint32_t seen, void *memory)
+fc_miniature_init(FcMiniature *mini, uint32_t slots, void *memory)
 {
 	char	   *at = memory;
 
@@ -110,7 +110,7 @@ fc_miniature_init_of(FcMiniature *mini, uint32_t slots, uint32_t seen, void *mem
 	at += aligned(keys_size(slots));
 	mini->region = (uint64_t *) at;
 	at += slots * sizeof(uint64_t);
-	mini->seen_sets = fc_policy_seen_sets(seen);
+	mini->seen_sets = fc_policy_seen_sets(slots);
 	mini->seen = (FcSeenSet *) at;
 	at += aligned(mini->seen_sets * sizeof(FcSeenSet));
 	mini->region_sets = fc_policy_region_sets(slots);
@@ -122,18 +122,6 @@ fc_miniature_init_of(FcMiniature *mini, uint32_t slots, uint32_t seen, void *mem
 	memset(&mini->age, 0, sizeof(mini->age));
 	mini->planned = 0;
 	mini->tries = 0;
-}
-
-size_t
-fc_miniature_size(uint32_t slots)
-{
-	return fc_miniature_size_of(slots, slots);
-}
-
-void
-fc_miniature_init(FcMiniature *mini, uint32_t slots, void *memory)
-{
-	fc_miniature_init_of(mini, slots, slots, memory);
 }
 
 static FcSeenSet *

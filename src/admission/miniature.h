@@ -85,9 +85,6 @@ typedef struct FcFrames
 extern size_t fc_miniature_size(uint32_t slots);
 extern void fc_miniature_init(FcMiniature *mini, uint32_t slots, void *memory);
 
-/* The same, remembering so many pages. */
-extern size_t fc_miniature_size_of(uint32_t slots, uint32_t seen);
-extern void fc_miniature_init_of(FcMiniature *mini, uint32_t slots, uint32_t seen, void *memory);
 extern size_t fc_queue_size(uint32_t slots);
 extern void fc_queue_init(FcQueue *queue, uint32_t slots, void *memory);
 

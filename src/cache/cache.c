@@ -317,3 +317,17 @@ fc_cache_may_write_spare(void)
 	Assert(fc_directory_is_mine());
 	return fc_policy_spend_spare(&budget, fc_setting_write_limit, fc_now_ns(), BLCKSZ);
 }
+
+void
+fc_cache_share_budget(bool shared)
+{
+	Assert(fc_directory_is_mine());
+	fc_policy_share(&budget, shared);
+}
+
+bool
+fc_cache_may_erase(void)
+{
+	Assert(fc_directory_is_mine());
+	return fc_policy_spend_own(&budget, fc_setting_write_limit, fc_now_ns(), BLCKSZ);
+}

@@ -228,6 +228,13 @@ extern bool fc_cache_may_write(void);
 /* The same for a page that can wait: evictions come first. */
 extern bool fc_cache_may_write_spare(void);
 
+/*
+ * The same for a slot that is erased.  While that goes on the budget is shared:
+ * half of it is for either, and what one does not need for the other.
+ */
+extern void fc_cache_share_budget(bool shared);
+extern bool fc_cache_may_erase(void);
+
 /* Is this the page of that tag? */
 static inline uint32
 fc_page_checksum(const FcTag *tag, const char *page)

@@ -528,8 +528,8 @@ fc_cache_read(const FcRun *run, char *const *pages)
 	if (unlikely(io == FC_IO_BROKEN))
 		fc_cache_device_broken();
 	if (unlikely(io != FC_IO_OK))
-		fc_handoff_wake();		/* one of several devices may have gone off,
-								 * or be suspect */
+		fc_handoff_tell_trouble();	/* one of several devices may have gone
+									 * off, or be suspect */
 
 	/* R3 */
 	for (good = 0; good < read && is_good(&tag, &run->ref[good], pages[good]); good++)

@@ -70,6 +70,7 @@ fc_cache_scrub_begin(bool everything)
 	Assert(fc_directory_is_mine());
 	under_way = true;
 	all_slots = everything;
+	fc_cache_share_budget(true);
 	memset(has_come, 0, sizeof(has_come));
 	fc_cache_scrub_again();
 }
@@ -167,7 +168,7 @@ take_slots(FcSlotNo *slots, bool *limited)
 		}
 		if (!fc_directory_take_to_erase(at, all_slots))
 			continue;
-		if (!fc_cache_may_write())
+		if (!fc_cache_may_erase())
 		{
 			fc_directory_give_back(at, false);
 			*limited = true;
@@ -332,6 +333,7 @@ fc_cache_scrub_end(void)
 	uint32		devices = FC_DEVICE_BIT(FC_THE_DEVICE);
 
 	under_way = false;
+	fc_cache_share_budget(false);
 	if (fc_cache_state() != FC_STATE_DISABLED)
 		return;
 	for (FcDeviceNo no = FC_THE_DEVICE + 1; no < FC_DEVICES; no++)

@@ -22,6 +22,9 @@
 
 #include "directory/directory_internal.h"
 
+/* Looks for a slot that may be filled, for one page: 512 entries, some 10 us. */
+#define FILL_LOOKS 16
+
 static FcSlotNo planned = FC_NO_SLOT;
 static uint32 tries;			/* so often it was not taken */
 
@@ -137,6 +140,13 @@ beats_victim(uint64 page, uint32 worth, bool filling, int keep_percent)
 		tries = 0;
 	}
 	tries++;
+
+	/*
+	 * While the cache fills there are slots for any page, though not under the
+	 * hand: what was asked for lies together, as it was written together.
+	 */
+	for (int looks = 0; filling && looks < FILL_LOOKS && planned != FC_NO_SLOT && !victim.free && !victim.idle; looks++)
+		planned = look_for(keep_percent, &victim);
 	if (planned == FC_NO_SLOT || !fc_policy_admit(fc_admission_now(), filling, -1, worth, &victim))
 		return false;
 	fc_policy_promise(&promises, page, planned, &victim);
@@ -197,7 +207,9 @@ fc_directory_offer(const FcTag *tag, uint64 hash, uint64 region, bool any, FcLoo
 	if (any || before == FC_LOOKED_WANTED)
 		return FC_OFFER_WANTED;
 	if (fc_policy_by_number(mode))
-		return beats_victim(hash, mode == FC_ADMIT_REGION ? fc_regions_worth(region) : count, is_filling(), keep_percent) ?
+		return beats_victim(hash, mode == FC_ADMIT_REGION ? fc_regions_worth(region) : count,
+							is_filling() || fc_policy_extents_give_way(fc_directory_unproven(), fc_directory_capacity()),
+							keep_percent) ?
 			FC_OFFER_WANTED : FC_OFFER_NOT_USEFUL;
 	/* where it is now, it has come by this eviction */
 	if (before == FC_LOOKED_REFUSED)

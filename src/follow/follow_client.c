@@ -34,6 +34,7 @@
 #include "follow/follow_internal.h"
 #include "port/pg_bswap.h"
 #include "postgres_ext.h"
+#include "settings.h"
 #include "utils/memutils.h"
 #include "utils/ps_status.h"
 
@@ -378,10 +379,13 @@ StaticAssertDecl(ROLE_PG_DATABASE_OWNER == 6171, "OID of pg_database_owner");
 static const char *
 map_query(PGconn *conn)
 {
-	static const Oid types[] = {TEXTOID, BOOLOID};
+	static const Oid types[] = {TEXTOID, BOOLOID, BOOLOID};
 	static char query[1024];
 	PGresult   *result = row_of(conn,
-								"SELECT pg_catalog.quote_ident(n.nspname::pg_catalog.text), o.rolsuper "
+								"SELECT pg_catalog.quote_ident(n.nspname::pg_catalog.text), o.rolsuper, "
+								"EXISTS (SELECT FROM pg_catalog.pg_proc p WHERE p.pronamespace OPERATOR(pg_catalog.=) n.oid "
+								"AND p.proname OPERATOR(pg_catalog.=) 'pg_flashcache_export_map'::pg_catalog.name "
+								"AND p.pronargs OPERATOR(pg_catalog.=) 2::pg_catalog.int2) "
 								"FROM pg_catalog.pg_extension e "
 								"JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) e.extnamespace "
 								"JOIN pg_catalog.pg_database d ON d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database() "
@@ -407,12 +411,13 @@ map_query(PGconn *conn)
 		fail(FC_WHY_UNTRUSTED, NULL);
 
 	/*
-	 * the argument's type is given: no other function of that name fits
-	 * better
+	 * the arguments' types are given: no other function of that name fits
+	 * better.  That of 1.0 has one, and no map of shared_buffers.
 	 */
 	snprintf(query, sizeof(query),
 			 "SELECT reltablespace, reldatabase, relfilenode, heat, first_block, bitmap "
-			 "FROM %.*s.pg_flashcache_export_map(NULL::pg_catalog.oid)", length, pq.getvalue(result, 0, 0));
+			 "FROM %.*s.pg_flashcache_export_map(NULL::pg_catalog.oid%s)", length, pq.getvalue(result, 0, 0),
+			 fc_setting_follow_buffers && !pq.getisnull(result, 0, 2) && pq.getvalue(result, 0, 2)[0] != 0 ? ", true::pg_catalog.bool" : "");
 	pq.clear(result);
 	return query;
 }

@@ -23,7 +23,10 @@
 #define FC_MAP_BLOCKS 8192
 #define FC_MAP_BYTES (FC_MAP_BLOCKS / 8)
 
-/* How often a page was wanted lately, as the directory counts: 0, if it was not hit on flash, to 3 and more. */
+/*
+ * How often a page was wanted lately, as the directory counts: 0, if it was not
+ * hit on flash, to 3 and more; in shared_buffers after it was read.
+ */
 #define FC_MAP_HEATS 4
 
 typedef struct FcMapRow
@@ -46,16 +49,15 @@ fc_map_has(const FcMapRow *row, int bit)
 
 /*
  * The map of this server: all of it, or what belongs to one database (0: what
- * is shared).  Rows come in the order of database, tablespace, file, block, the
+ * is shared); with what is in shared_buffers, or without.  Rows come in the order of database, tablespace, file, block, the
  * hottest pages of a range first.
  *
  * Pages are sorted on the way, in work_mem and then in temporary files.  Slots
- * are looked at without locks: what changes meanwhile may be missing, or be
- * there twice.  Raises as sorting does, and when cancelled.
+ * are looked at without locks: what changes meanwhile may be missing.  Raises as sorting does, and when cancelled.
  */
 typedef struct FcMapExport FcMapExport;
 
-extern FcMapExport *fc_map_export_begin(bool all, Oid db);
+extern FcMapExport *fc_map_export_begin(bool all, Oid db, bool buffers);
 extern bool fc_map_export_next(FcMapExport *map, FcMapRow *row);
 extern void fc_map_export_end(FcMapExport *map);
 

@@ -3,12 +3,17 @@
  * map/map_export.c
  *	  Makes the map of this server.
  *
+ * What is hottest is in shared_buffers and never comes to flash, and after a
+ * failover it is what is asked for first.  Whoever wants gets that as well: its
+ * heat is what the buffer pool's clock has counted beyond the first access.
+ *
  * Copyright (c) 2026, the pg_flashcache developers
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
+#include "bufscan.h"
 #include "catalog/pg_type_d.h"
 #include "compat.h"
 #include "directory/directory.h"
@@ -19,7 +24,7 @@
 #include "utils/tuplesort.h"
 #include "utils/typcache.h"
 
-/* Slots between two looks for a cancellation. */
+/* Slots or frames between two looks for a cancellation. */
 #define LOOK 65536
 
 /* What is sorted: a page, as a value of type bytea, whose order is that of its bytes. */
@@ -48,17 +53,47 @@ struct FcMapExport
 };
 
 static void
-put_page(Tuplesortstate *sort, const FcPageInfo *page)
+put_page(Tuplesortstate *sort, const FcTag *tag, uint32 wanted)
 {
 	Key			key = {0};
 
 	SET_VARSIZE(&key, KEY_BYTES);
-	key.word[0] = pg_hton32(page->tag.db);
-	key.word[1] = pg_hton32(page->tag.spc);
-	key.word[2] = pg_hton32(page->tag.rel);
-	key.word[3] = pg_hton32(page->tag.blk);
-	key.heat = page->hit ? (uint8) Min(page->refcount, FC_MAP_HEATS - 1) : 0;
+	key.word[0] = pg_hton32(tag->db);
+	key.word[1] = pg_hton32(tag->spc);
+	key.word[2] = pg_hton32(tag->rel);
+	key.word[3] = pg_hton32(tag->blk);
+	key.heat = (uint8) Min(wanted, FC_MAP_HEATS - 1);
 	tuplesort_putdatum(sort, PointerGetDatum(&key), false);
+}
+
+static void
+put_flash(Tuplesortstate *sort, bool all, Oid db)
+{
+	for (FcSlotNo slot = 0; slot < fc_directory_slots(); slot++)
+	{
+		FcPageInfo	page;
+
+		if (slot % LOOK == 0)
+			CHECK_FOR_INTERRUPTS();
+		if (fc_directory_page(slot, &page) && (all || page.tag.db == db))
+			put_page(sort, &page.tag, page.hit ? page.refcount : 0);
+	}
+}
+
+/* Pages that could be on flash, also those that are dirty or in use. */
+static void
+put_buffers(Tuplesortstate *sort, bool all, Oid db)
+{
+	for (uint32 frame = 0; frame < fc_bufscan_frames(); frame++)
+	{
+		FcTag		tag;
+		int			usage;
+
+		if (frame % LOOK == 0)
+			CHECK_FOR_INTERRUPTS();
+		if (fc_bufscan_look(frame, &tag, &usage) != FC_PEEK_NO && (all || tag.db == db))
+			put_page(sort, &tag, (uint32) Max(usage - 1, 0));
+	}
 }
 
 static void
@@ -81,21 +116,15 @@ get_page(FcMapExport *map)
 }
 
 FcMapExport *
-fc_map_export_begin(bool all, Oid db)
+fc_map_export_begin(bool all, Oid db, bool buffers)
 {
 	FcMapExport *map = palloc0(sizeof(FcMapExport));
 
 	map->sort = tuplesort_begin_datum(BYTEAOID, lookup_type_cache(BYTEAOID, TYPECACHE_LT_OPR)->lt_opr,
 									  InvalidOid, false, work_mem, NULL, TUPLESORT_NONE);
-	for (FcSlotNo slot = 0; slot < fc_directory_slots(); slot++)
-	{
-		FcPageInfo	page;
-
-		if (slot % LOOK == 0)
-			CHECK_FOR_INTERRUPTS();
-		if (fc_directory_page(slot, &page) && (all || page.tag.db == db))
-			put_page(map->sort, &page);
-	}
+	put_flash(map->sort, all, db);
+	if (buffers)
+		put_buffers(map->sort, all, db);
 	tuplesort_performsort(map->sort);
 	map->heat = -1;
 	get_page(map);
@@ -122,6 +151,9 @@ next_range(FcMapExport *map)
 	{
 		uint32		bit = map->next.blk % FC_MAP_BLOCKS;
 
+		/* a page that comes more than once comes with its highest heat last */
+		for (int heat = 0; heat < map->next_heat; heat++)
+			map->bits[heat][bit / 8] &= (uint8) ~(1 << bit % 8);
 		map->bits[map->next_heat][bit / 8] |= (uint8) (1 << bit % 8);
 	}
 }

@@ -129,6 +129,22 @@ open_relations(Loading *loading, const FcPrewarm *what)
 	}
 }
 
+/* Of a relation of n blocks: from `least` on. */
+static void
+check_block(const char *name, const int64 *block, int64 least, int64 n)
+{
+	if (!block || (*block >= least && *block < n))
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("%s is out of range: " INT64_FORMAT, name, *block),
+			 errdetail_plural("The relation has " INT64_FORMAT " block, counted from 0.",
+							  "The relation has " INT64_FORMAT " blocks, counted from 0.", (unsigned long) n, n),
+			 n == 0 ? errhint("It is empty: there is nothing to load.") :
+			 least == n - 1 ? errhint("Give " INT64_FORMAT ", or NULL for no limit.", least) :
+			 errhint("Give " INT64_FORMAT " to " INT64_FORMAT ", or NULL for no limit.", least, n - 1)));
+}
+
 /* Which blocks of the first relation? */
 static void
 choose_blocks(Loading *loading, const FcPrewarm *what)
@@ -140,16 +156,8 @@ choose_blocks(Loading *loading, const FcPrewarm *what)
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("a range of blocks cannot be combined with indexes or TOAST"),
 				 errhint("Prewarm these in a call of their own.")));
-	if (what->first && (*what->first < 0 || *what->first >= n))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("first_block is out of range: " INT64_FORMAT, *what->first),
-				 errdetail("The relation has " INT64_FORMAT " blocks, counted from 0.", n)));
-	if (what->last && (*what->last < (what->first ? *what->first : 0) || *what->last >= n))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("last_block is out of range: " INT64_FORMAT, *what->last),
-				 errdetail("The relation has " INT64_FORMAT " blocks, counted from 0, and it must not be before the first one.", n)));
+	check_block("first_block", what->first, 0, n);
+	check_block("last_block", what->last, what->first ? *what->first : 0, n);
 	loading->first = what->first ? (BlockNumber) *what->first : 0;
 	loading->end = what->last ? (BlockNumber) *what->last + 1 : (BlockNumber) n;
 }

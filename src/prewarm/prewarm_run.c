@@ -71,7 +71,8 @@ wait_for_writer(FcLoadCounts *counts)
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			 errmsg("the pg_flashcache writer is not running, or was away for a moment"),
-			 errdetail("%llu pages have been loaded.", (unsigned long long) counts->loaded),
+			 errdetail_plural("%llu page has been loaded.", "%llu pages have been loaded.",
+							  (unsigned long) counts->loaded, (unsigned long long) counts->loaded),
 			 errhint("Call the function again: what is on flash is not read again.")));
 }
 

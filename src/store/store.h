@@ -316,6 +316,9 @@ extern bool fc_store_is_suspect(FcDeviceNo no);
 extern FcIo fc_store_try_suspects(int timeout_ms);
 extern void fc_store_forget_suspects(void);
 
+/* For how long has it not answered the writer?  0: it has. */
+extern uint64 fc_store_unanswered_ns(FcDeviceNo no);
+
 /* Has the process of a device that was given up ended, so that its number may be used again?  Writer only. */
 extern bool fc_store_is_idle(FcDeviceNo no);
 

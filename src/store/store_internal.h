@@ -108,6 +108,9 @@ extern void fc_device_clear(uint32 devices);
 extern void fc_device_passed(FcDeviceNo no, uint64 begun);
 extern uint64 fc_device_passed_at(FcDeviceNo no);
 
+/* Its process got a request then, or goes on with it, ns; 0: it has answered, or there is none any more. */
+extern void fc_device_asked(FcDeviceNo no, uint64 now);
+
 extern void fc_device_count(FcDeviceNo no, FcDeviceCounter counter, uint64 n);
 extern void fc_device_forget_counters(FcDeviceNo no);
 

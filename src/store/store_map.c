@@ -45,6 +45,10 @@ typedef struct DeviceShared
 	pg_atomic_uint64 passed_at; /* when a trial of a suspect device was begun
 								 * that it passed, ns; a late look does no
 								 * harm */
+	pg_atomic_uint64 asked_at;	/* when its process got the request that it
+								 * has not answered, or said last that it goes
+								 * on, ns, 0 = none; for who waits for the
+								 * writer */
 	pg_atomic_uint32 wrong_in_a_row;	/* pages with wrong content; no order
 										 * needed */
 	pg_atomic_uint32 doubtful;	/* what is there must be forgotten before it
@@ -105,6 +109,7 @@ fc_store_map_init(uint32 slots, uint32 first)
 		pg_atomic_init_u64(&map->device[no].next_probe, 0);
 		pg_atomic_init_u64(&map->device[no].written_before, 0);
 		pg_atomic_init_u64(&map->device[no].passed_at, 0);
+		pg_atomic_init_u64(&map->device[no].asked_at, 0);
 		pg_atomic_init_u32(&map->device[no].wrong_in_a_row, 0);
 		pg_atomic_init_u32(&map->device[no].doubtful, 0);
 		SpinLockInit(&map->device[no].lock);
@@ -258,6 +263,22 @@ uint64
 fc_device_passed_at(FcDeviceNo no)
 {
 	return pg_atomic_read_u64(&map->device[no].passed_at);
+}
+
+void
+fc_device_asked(FcDeviceNo no, uint64 now)
+{
+	Assert(fc_in_writer());
+	pg_atomic_write_u64(&map->device[no].asked_at, now);
+}
+
+uint64
+fc_store_unanswered_ns(FcDeviceNo no)
+{
+	uint64		asked_at = pg_atomic_read_u64(&map->device[no].asked_at);
+	uint64		now = fc_now_ns();
+
+	return asked_at != 0 && asked_at < now ? now - asked_at : 0;
 }
 
 /* `opening`: only if it is readable, and that is its opening; 0 whatever it is. */

@@ -40,7 +40,7 @@
 #define NO_FILE_HINT fc_place_hint("Name a regular file or a block device, and restart the server.", \
 								   "Name a regular file or a block device.", NULL)
 
-/* In the device process: of what is being opened. */
+/* In the device process, of what is being opened; in a session, of what it could not open. */
 static FcPlaceFor place_for = FC_FOR_FIRST;
 
 void

@@ -27,7 +27,7 @@
  */
 typedef enum FcPlaceFor
 {
-	FC_FOR_FIRST,				/* pg_flashcache.file; also in a session */
+	FC_FOR_FIRST,				/* pg_flashcache.file */
 	FC_FOR_ADDED,
 	FC_FOR_LISTED,
 } FcPlaceFor;

@@ -35,6 +35,7 @@
 #include "storage/ipc.h"
 #include "storage/pmsignal.h"
 #include "storage/proc.h"
+#include "store/store_internal.h"
 #include "store/store_process.h"
 #include "utils/ps_status.h"
 
@@ -228,6 +229,7 @@ fc_process_abandon(FcDeviceNo no)
 	p->under_way = false;
 	p->looked_for = false;
 	p->turned_away = false;
+	fc_device_asked(no, 0);
 }
 
 static bool
@@ -276,9 +278,15 @@ listen_to_it(FcDeviceNo no, bool *goes_on)
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return true;
 	if (n == 1 && byte == ANSWER)
+	{
 		p->under_way = p->turned_away = false;
+		fc_device_asked(no, 0);
+	}
 	else if (n == 1 && byte == GOES_ON)
+	{
 		*goes_on = true;
+		fc_device_asked(no, fc_now_ns());
+	}
 	else if (n == 1 && byte == POINT)
 	{
 		char		go = GO;
@@ -358,7 +366,9 @@ fc_process_send(FcDeviceNo no)
 	Assert(p->sock >= 0 && !p->under_way && !p->looked_for);
 	p->head->points = fc_failpoints_armed();
 	p->under_way = send(p->sock, &request, 1, MSG_NOSIGNAL) == 1;
-	if (!p->under_way)
+	if (p->under_way)
+		fc_device_asked(no, fc_now_ns());
+	else
 		fc_process_abandon(no);
 	return p->under_way;
 }

@@ -129,6 +129,8 @@ fc_state_no_way(FcDeviceNo no, int timeout_ms)
 			fc_together_suspect(no, timeout_ms);
 			break;				/* H3 */
 		default:
+			/* a session sees one after the other: what to do depends on which */
+			fc_place_for(no == FC_THE_DEVICE ? FC_FOR_FIRST : FC_FOR_LISTED);
 			fc_fail(&trouble, fc_open_hint(S_ISBLK(device->seen.st_mode)), "could not open \"%s\": %m", device->path);
 	}
 	fc_count(FC_READ_ERRORS);

@@ -285,6 +285,7 @@ fc_writer_run(FcSelfTest test, FcDataPeek peek, FcTend tend)
 			finish();
 			fc_writer_leave();
 		}
+		fc_handoff_take_trouble();	/* before it looks */
 		fc_writer_reload();
 		fc_writer_run_state();
 		fc_writer_devices_run(&sweeping);

@@ -42,6 +42,12 @@ extern void fc_writer_run(FcSelfTest self_test, FcDataPeek peek, FcTend tend);
  */
 extern bool fc_writer_enable(void);
 
+/*
+ * Is there a device that has not answered the writer for seconds?  Then whoever
+ * waits for the writer waits for that: which, for how long, and what to do.
+ */
+extern bool fc_writer_hanging_device(FcReason *what);
+
 /* Of what use the cache was in the last ten minutes; NULL if it is not active. */
 extern const char *fc_writer_verdict(void);
 

@@ -35,6 +35,7 @@
 #include "storage/shmem.h"
 #include "storage/spin.h"
 #include "writer/writer.h"
+#include "writer/writer_patience.h"
 
 typedef enum LoadState
 {
@@ -327,6 +328,7 @@ fc_writer_load_wait(void)
 {
 	FcLoadWait	result = FC_LOAD_READY;
 	bool		unreachable;
+	bool		told = false;
 
 	Assert(mine != NULL);
 	ConditionVariablePrepareToSleep(&mine->ended);
@@ -350,6 +352,8 @@ fc_writer_load_wait(void)
 			result = FC_LOAD_NO_WRITER;
 			break;
 		}
+		if (timed_out)
+			fc_writer_tell_wait(&told);
 	}
 	ConditionVariableCancelSleep();
 	if (result == FC_LOAD_READY && !fc_cache_in_use())

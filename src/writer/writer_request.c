@@ -11,6 +11,7 @@
 
 #include "handoff.h"
 #include "storage/ipc.h"
+#include "writer/writer_patience.h"
 #include "writer/writer_request.h"
 
 /* So often who waits looks whether there still is a writer, lest that ends without a word. */
@@ -116,6 +117,7 @@ FcRequestMade
 fc_request_make(FcRequest *request, const void *asked, void *answer, uint32 wait_event)
 {
 	volatile FcRequestMade made = FC_REQUEST_ANSWERED;
+	bool		told = false;
 
 	if (!fc_handoff_has_writer())
 		return FC_REQUEST_NO_WRITER;
@@ -127,11 +129,14 @@ fc_request_make(FcRequest *request, const void *asked, void *answer, uint32 wait
 		ConditionVariablePrepareToSleep(&request->ended);
 		while (!is_answered(request, answer))
 		{
-			if (ConditionVariableTimedSleep(&request->ended, LOOK_MS, wait_event) && !fc_handoff_has_writer())
+			if (!ConditionVariableTimedSleep(&request->ended, LOOK_MS, wait_event))
+				continue;
+			if (!fc_handoff_has_writer())
 			{
 				made = FC_REQUEST_NO_WRITER;
 				break;
 			}
+			fc_writer_tell_wait(&told);
 		}
 		ConditionVariableCancelSleep();
 	}

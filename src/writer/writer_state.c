@@ -33,9 +33,13 @@
 #include "warm/warm.h"
 #include "writer/writer.h"
 #include "writer/writer_internal.h"
+#include "writer/writer_patience.h"
 
 #define QUIET_NS UINT64CONST(600000000000)	/* ten minutes without trouble end
 											 * a series */
+
+/* Without io_timeout nobody else bounds how long one who asks waits for a device that is being opened. */
+#define ENABLE_PATIENCE_S 10
 
 /* Trouble with the device, as a series; all in ns of fc_now_ns(), 0 = none. */
 static uint32 pause_s = FC_FIRST_PAUSE_S;
@@ -283,6 +287,24 @@ answer(uint32 asked)
 	ConditionVariableBroadcast(&fc_writer_shared->answer);
 }
 
+/* Devices are opened, step by step, and without io_timeout they may be for ever: whoever has asked is told how it is. */
+static void
+answer_at_last(uint32 asked)
+{
+	static uint64 since = 0;	/* somebody waits; ns, 0 = nobody does */
+
+	if (asked == pg_atomic_read_u32(&fc_writer_shared->answered))
+		since = 0;
+	else if (since == 0)
+		since = fc_now_ns();
+	else if (fc_setting_io_timeout == 0 &&
+			 fc_now_ns() - since >= fc_failpoint_number("FC_ENABLE_PATIENCE_S", ENABLE_PATIENCE_S) * UINT64CONST(1000000000))
+	{
+		answer(asked);
+		since = 0;
+	}
+}
+
 void
 fc_writer_run_state(void)
 {
@@ -342,6 +364,7 @@ fc_writer_run_state(void)
 	}
 	else if (may_probe() && probe_due())
 		probe();
+	answer_at_last(asked);
 	fc_writer_tell_log();
 }
 
@@ -396,6 +419,7 @@ bool
 fc_writer_enable(void)
 {
 	uint32		ticket;
+	bool		told = false;
 
 	Assert(!FC_IS_WRITER());
 
@@ -410,12 +434,14 @@ fc_writer_enable(void)
 	ConditionVariablePrepareToSleep(&fc_writer_shared->answer);
 	while ((int32) (pg_atomic_read_u32(&fc_writer_shared->answered) - ticket) < 0)
 	{
-		if (ConditionVariableTimedSleep(&fc_writer_shared->answer, 1000, FC_WAIT_ENABLE) &&
-			fc_writer_shared->proc == NULL)
+		if (!ConditionVariableTimedSleep(&fc_writer_shared->answer, 1000, FC_WAIT_ENABLE))
+			continue;
+		if (fc_writer_shared->proc == NULL)
 		{
 			ConditionVariableCancelSleep();
 			return false;
 		}
+		fc_writer_tell_wait(&told);
 	}
 	ConditionVariableCancelSleep();
 	return true;

@@ -28,9 +28,9 @@ from pgflash.cluster.lock import OneAtATime
 from pgflash.cluster.restart import run
 from pgflash.cluster.values import same
 from pgflash.cluster.wanted import Wanted
-from pgflash.cluster.write import write
+from pgflash.cluster.write import said, write
 from pgflash.connection import connect, parsed
-from pgflash.errors import BrokeOff, Locked, Refused, ServerError
+from pgflash.errors import ArgumentError, BrokeOff, Locked, Refused, ServerError
 
 from .fakes import look, replica, seen, warmth
 
@@ -88,7 +88,7 @@ def test_a_change_with_a_restart(server: Server) -> None:
     started = server.sql("SELECT pg_postmaster_start_time()")
     text = '[settings]\npg_flashcache.size = "2MB"\n[rolling]\nwait = "2min"\n'
     status, said, _ = apply(server, text, "--yes")
-    assert status == 7 and "it is not known how" in said
+    assert status == 2 and "it is not known how" in said
     assert server.sql("SELECT setting FROM pg_file_settings WHERE name = 'pg_flashcache.size' ORDER BY seqno DESC LIMIT 1") == "1MB"
     failing = f'[restart]\n"{name(server)}" = "false"\n'
     status, said, _ = apply(server, text + failing, "--yes")
@@ -198,7 +198,9 @@ def test_the_connection_is_lost_after_a_change(server: Server, monkeypatch: pyte
             assert "n2: " in str(raised.value) and "it may have been changed: written and not put back: pg_flashcache.write_limit" in str(
                 raised.value
             )
+            # what was under way is over before it is put back
             wait_for(server, "SELECT setting FROM pg_file_settings WHERE name = 'pg_flashcache.write_limit'", "23MB")
+            wait_for(server, "SELECT setting FROM pg_file_settings WHERE name = 'pg_flashcache.keep_limit'", "44")
         else:
             assert raised.value.hint == "nothing is changed on n2"
             assert (
@@ -526,14 +528,17 @@ def test_a_failover_meanwhile() -> None:
 
 def test_a_switch_over_takes_patroni() -> None:
     rehearsal = Rehearsal(three(), Wanted({}, leader="switchover", commands=COMMANDS))
-    with pytest.raises(ServerError, match="a switch-over needs Patroni"):
+    with pytest.raises(ArgumentError, match="a switch-over needs Patroni"):
         rehearsal.run()
 
 
 class Quotes(psycopg.errors.InvalidParameterValue):
     """The server quotes what it refuses."""
 
-    diag = SimpleNamespace(message_primary='invalid value for "pg_flashcache.follow_conninfo": "host=a password=hunter2 bad"')  # type: ignore[assignment]
+    diag = SimpleNamespace(  # type: ignore[assignment]
+        message_primary='invalid value for "pg_flashcache.follow_conninfo": "host=a password=hunter2 bad"',
+        message_detail='"hunter2 bad" is no number.', message_hint='Not "hunter2".',
+    )  # fmt: skip
 
 
 class Lost:
@@ -569,3 +574,25 @@ def test_a_password_is_not_shown_where_it_cannot_be_put_back(monkeypatch: pytest
     with pytest.raises(BrokeOff) as raised:
         write("n2", connect, settings, {})
     assert "hunter2" not in str(raised.value) and "written and not put back: pg_flashcache.write_limit" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("50XB", 'invalid value: "50XB"; DETAIL: 50XB has a\\x1bunit that is none; HINT: Valid units are "MB" and "GB".'),
+        ("host=a password=hunter2", 'invalid value: "..."; DETAIL: ... has a\\x1bunit that is none; HINT: Valid units are "MB" and "GB".'),
+        ("host=a password=hunter2 bad", 'invalid value: "..."'),
+    ],
+)
+def test_all_that_a_server_says_of_a_value_it_refuses(value: str, shown: str) -> None:
+    """But for what may be a password."""
+    quoted = "hunter2" if "hunter2" in value else value
+
+    class Refuses(psycopg.errors.InvalidParameterValue):
+        diag = SimpleNamespace(  # type: ignore[assignment]
+            message_primary=f'invalid value: "{value}"', message_detail=f"{quoted} has a\x1bunit that is none",
+            message_hint='Valid units are "MB" and "GB".',
+        )  # fmt: skip
+
+    name = "pg_flashcache.follow_conninfo" if "host" in value else "pg_flashcache.write_limit"
+    assert said(Refuses(), {name: value}) == shown

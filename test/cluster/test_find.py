@@ -326,7 +326,7 @@ def test_a_standby_that_only_the_primary_names_is_sent_no_password(source: str, 
     else:
         monkeypatch.setenv("PGPASSFILE", str(file))
     monkeypatch.setattr("pgflash.safe.extension", lambda _: None)
-    (node,), _ = known_to(Primary(), parts)  # type: ignore[arg-type]
+    (node,) = known_to(Primary(), parts).nodes  # type: ignore[arg-type]
     try:
         ((answer, problem),) = ask_all([node], 5, lambda _: None)
         assert (node.found_by, answer) == (STANDBYS, None)

@@ -38,7 +38,7 @@ def test_a_replica_of_two() -> None:
 
 
 def test_too_few_would_be_left() -> None:
-    assert of(cluster(), "b", standbys=2) == "1 standbys would be left, and 2 must be"
+    assert of(cluster(), "b", standbys=2) == "1 standby would be left, and 2 must be"
     assert of(cluster(), "b", standbys=2, restart=False) == ""
     assert of(cluster()[:2], "b") == ""  # the only one: nobody else could be left
     # its primary has another one, which is no node: nobody has looked at it
@@ -62,12 +62,12 @@ def test_a_name_that_several_have_is_nobody_s() -> None:
         look("c", seen(standby=True, cluster="main")),
     ]  # fmt: skip
     assert of(looks, "b", standbys=0) == (
-        "commits would wait: synchronous_standby_names asks for 1 standbys, and 0 would be left, if b is one of them"
+        "commits would wait: synchronous_standby_names asks for 1 standby, and 0 would be left, if b is one of them"
     )
     # the servers say under which name they receive
     looks[1] = look("b", seen(standby=True, cluster="main", receives_as="n2"))
     looks[2] = look("c", seen(standby=True, cluster="main", receives_as="main"))
-    assert of(looks, "b") == "commits would wait: synchronous_standby_names asks for 1 standbys, and 0 would be left"
+    assert of(looks, "b") == "commits would wait: synchronous_standby_names asks for 1 standby, and 0 would be left"
     assert of(looks, "c") == ""
 
 
@@ -76,9 +76,7 @@ def test_commits_would_wait() -> None:
     assert of(looks, "b") == "commits would wait: synchronous_standby_names asks for 2 standbys, and 1 would be left"
     assert of(looks, "b", restart=False) == ""
     assert of(cluster("ANY 1 (b, c)", "quorum", "quorum"), "b") == ""
-    assert (
-        of(cluster("b", "sync", "async"), "b") == "commits would wait: synchronous_standby_names asks for 1 standbys, and 0 would be left"
-    )
+    assert of(cluster("b", "sync", "async"), "b") == "commits would wait: synchronous_standby_names asks for 1 standby, and 0 would be left"
     assert of(cluster("b", "sync", "async"), "c") == ""
 
 
@@ -146,7 +144,7 @@ def test_a_name_is_recognized_as_the_server_shows_it(name: str, shown: str) -> N
     assert shown in shown_as(name)
     looks = cluster("FIRST 1 (*)", "sync", receives_as=name)
     looks[0].seen.replicas[:] = [replica(shown, "sync")]  # type: ignore[union-attr, index]
-    assert of(looks, "b", standbys=0) == "commits would wait: synchronous_standby_names asks for 1 standbys, and 0 would be left"
+    assert of(looks, "b", standbys=0) == "commits would wait: synchronous_standby_names asks for 1 standby, and 0 would be left"
 
 
 def test_a_name_that_cannot_be_recognized_may_be_any() -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from pgflash.cluster.find import Found
+from pgflash.cluster.gather import Look
 from pgflash.cluster.report import Part, Report, Summed
+from pgflash.cluster.show import remarks
 from pgflash.shown import in_markdown
 
 from .fakes import look, seen
@@ -25,3 +28,22 @@ def test_in_markdown() -> None:
     assert in_markdown("_x_ a__b pg_x www.evil.example a@b.example cache@20%") == (
         r"\_x\_ a\_\_b pg_x www&#46;evil.example a&#64;b.example cache@20%"
     )
+
+
+def test_a_standby_that_is_among_the_nodes_is_not_asked_for() -> None:
+    """Under the name by which it receives, that of its node, or its cluster_name; of several under one name, each is one."""
+
+    def said(*names: str, looks: list[Look]) -> list[str]:
+        return remarks(Found([], ["a remark"], [(name, f"standby {name} has no address") for name in names]), looks)
+
+    primary = look("sb", seen())
+    assert said("sb", looks=[primary]) == ["a remark", "standby sb has no address"], "a primary is no standby"
+    for one in (
+        look("two", seen(standby=True, receives_as="sb")),
+        look("sb", None, "no answer"),
+        look("x", seen(standby=True, cluster="sb")),
+    ):
+        assert said("sb", looks=[primary, one]) == ["a remark"]
+        assert said("sb", "sb", "sb", looks=[primary, one]) == ["a remark", "standby sb has no address"]
+    long = look("two", seen(standby=True, receives_as="s" * 70 + "é"))
+    assert said("s" * 63, looks=[long]) == ["a remark"]

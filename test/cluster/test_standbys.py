@@ -11,7 +11,10 @@ from pathlib import Path
 import pytest
 from pilot.servers import Server, needs_server, reachable
 
+from pgflash.cluster.find import find
+from pgflash.cluster.gather import look_at
 from pgflash.cluster.look import Seen, look
+from pgflash.cluster.show import remarks
 from pgflash.connection import connect, parsed
 from pgflash.system import as_server_user, give_to_server_user
 
@@ -43,6 +46,11 @@ class Standby(Server):
 def of(server: Server) -> Seen:
     with connect(parsed(server.dsn, 1), 60) as connection:
         return look(connection)
+
+
+def remarks_on(*servers: Server) -> list[str]:
+    found = find([parsed(server.dsn, 1) for server in servers], None, 60)
+    return remarks(found, look_at(found.nodes, 60))
 
 
 def until(true: Callable[[], bool], what: str) -> None:
@@ -78,6 +86,12 @@ def test_idle_and_on_a_new_timeline(folder: Path) -> None:
         until(lambda: of(standby).replay_delay_s == 0, "it is not behind what it has received")
         until(lambda: of(cascaded).receiver == "streaming", "the one behind it streams again")
         assert [of(server).timeline for server in (primary, standby, cascaded)] == [1, 1, 1]
+        # who is named is not asked for again, under whatever name it receives
+        asked_for = (
+            "standby walreceiver has no address: it is connected through a socket; name it, here or in this database's list of nodes"
+        )
+        assert remarks_on(primary) == [asked_for]
+        assert remarks_on(primary, standby, cascaded) == []
         standby.command("pg_ctl", "--silent", "--wait", "promote")
         # Its last restart point is from before.
         until(lambda: of(cascaded).receiver == "streaming" and of(cascaded).timeline == 2, "the one behind it follows to the new timeline")

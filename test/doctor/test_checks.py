@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 import pgflash.doctor.checks  # noqa: F401
+from pgflash.doctor import report
 from pgflash.doctor.check import REGISTRY, examine
 from pgflash.doctor.document import documented
+from pgflash.shown import console
 
 from .fakes import DATA, GB, PID, Break, Fake
 
@@ -319,3 +321,17 @@ def test_layers_are_seen_through(fake: Fake) -> None:
 def test_page_is_generated() -> None:
     page = Path(__file__).parents[2] / "docs/doctor.md"
     assert documented(page.read_text("utf-8")) == page.read_text("utf-8"), "python -m pgflash.doctor.document docs/doctor.md"
+
+
+def test_what_is_to_be_done_is_said_once(fake: Fake, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two checks of one drive ask for the same."""
+    fake.smart["nvme0n1"]["nvme_smart_health_information_log"].update({"media_errors": 3, "available_spare": 1})
+    facts = fake.facts()
+    results = [examine(REGISTRY[name], facts) for name in ("health.spare", "health.media_errors")]
+    report.show(results, False, console())
+    text = capsys.readouterr().out
+    assert text.count("do: replace the drive\n") == text.count(f"do: {SMART}\n") == 1
+    assert text.count("    do: as above\n") == 1
+    assert "2 problems, 0 with advice" in text
+    report.show(results[:1], False, console())
+    assert "\n1 problem, 0 with advice" in capsys.readouterr().out

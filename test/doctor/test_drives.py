@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import tempfile
@@ -11,13 +12,15 @@ from typing import Any
 
 import pytest
 
-from pgflash.doctor import drives
+import pgflash.doctor.checks  # noqa: F401
+from pgflash.doctor import drive, drives
+from pgflash.doctor.check import REGISTRY, examine
 from pgflash.doctor.command import Session
 from pgflash.doctor.facts import Facts
 from pgflash.doctor.facts.smart import health_of
-from pgflash.errors import EXIT_ADVICE, MachineError
+from pgflash.errors import EXIT_ADVICE, EXIT_PROBLEM, MachineError
 
-from .fakes import CACHE, GB, PID, Fake
+from .fakes import CACHE, GB, HEALTHY, PID, Fake
 from .test_real import Server, bin_folder
 
 needs_extension = pytest.mark.skipif(
@@ -54,13 +57,54 @@ def test_it_says_what_cannot_be(fake: Fake) -> None:
     [
         ({}, 90), ({"percentage_used": 120}, 0), ({"available_spare": 55, "available_spare_threshold": 10}, 50),
         ({"available_spare": 10}, 0), ({"critical_warning": 1}, 0), ({"percentage_used": None, "available_spare": None}, 101),
+        ({"percentage_used": 0, "available_spare": 95, "available_spare_threshold": 100}, 0),
+        ({"percentage_used": 0, "available_spare": 100, "available_spare_threshold": 100}, 100),
+        ({"percentage_used": 0, "available_spare": 99, "available_spare_threshold": 99}, 0),
+        ({"percentage_used": 0, "available_spare": 40, "available_spare_threshold": 255}, 40),
     ],
 )  # fmt: skip
 def test_what_is_left(fake: Fake, changed: dict[str, Any], left: int) -> None:
     fake.smart["nvme0n1"]["nvme_smart_health_information_log"].update(changed)
     found = health_of(fake.facts().machine, "nvme0n1")
     assert not isinstance(found, str)
-    assert drives.left(found) == left
+    assert drive.left(found) == left
+
+
+DYING = {
+    "problem": [
+        ({"critical_warning": 4}, "does not pass its own assessment (critical warning 0x04)"),
+        ({"available_spare": 10}, "10% of its spare blocks are left, the threshold is 10%"),
+        ({"media_errors": 1}, "has counted 1 error of its medium"),
+        ({"percentage_used": 100}, "100% of its rated life is used"),
+    ],
+    "advice": [({"percentage_used": 99}, "99% of its rated life is used")],
+}
+
+
+@pytest.mark.parametrize(("severity", "changed", "what"), [(name, *one) for name, some in DYING.items() for one in some])
+def test_a_drive_is_dying(fake: Fake, severity: str, changed: dict[str, Any], what: str) -> None:
+    """The doctor says the same of it."""
+    fake.smart["nvme0n1"]["nvme_smart_health_information_log"].update(changed)
+    report = asked(fake)
+    assert report.findings == (drives.Found("nvme0n1", severity, what),)
+    assert drives.exit_status([report]) == {"problem": EXIT_PROBLEM, "advice": EXIT_ADVICE}[severity]
+    facts = fake.facts()
+    found = [(one.subject, one.what) for item in REGISTRY.values() if item.area == "health" for one in examine(item, facts).findings]
+    assert ("nvme0n1", what) in found
+
+
+def test_each_drive_of_an_array_is_judged(fake: Fake) -> None:
+    """Also one that is not the worst, by the number that is reported."""
+    mirror(fake)
+    fake.smart["nvme0n1"]["nvme_smart_health_information_log"]["percentage_used"] = 50
+    fake.smart["sdb"]["nvme_smart_health_information_log"]["media_errors"] = 2
+    report = asked(fake)
+    assert (report.drive, report.findings) == ("nvme0n1", (drives.Found("sdb", "problem", "has counted 2 errors of its medium"),))
+    assert drives.exit_status([report]) == EXIT_PROBLEM
+    del fake.smart["nvme0n1"]
+    report = asked(fake)
+    assert drives.words_of(report)[0] == "problem: sdb has counted 2 errors of its medium" and len(drives.words_of(report)) == 2
+    assert drives.exit_status([report]) == EXIT_PROBLEM
 
 
 def test_none_is_there(fake: Fake) -> None:
@@ -135,7 +179,59 @@ def test_the_server_shows_it(server: Server, fake: Fake, capsys: pytest.CaptureF
     _, found = told(server, fake, capsys)
     # it begins anew when a day has begun meanwhile
     assert found["devices"][0]["written_today"] in (1_024_000, 0)
-    assert found["devices"][0]["rated_bytes_a_day"] is None
+    assert found["devices"][0]["rated_bytes_a_day"] == 400 * GB, "as before, if nobody says"
+
+
+@needs_extension
+def test_a_dying_drive(server: Server, fake: Fake, capsys: pytest.CaptureFixture[str]) -> None:
+    """In JSON, and for people: whole, although it goes to no terminal."""
+    fake.smart["nvme0n1"]["nvme_smart_health_information_log"].update({"available_spare": 3, "media_errors": 7})
+    status, found = told(server, fake, capsys)
+    path = f"{server.folder}/flash"
+    assert (status, found["exit"], found["devices"][0]["health"], found["devices"][0]["spare_threshold"]) == (
+        EXIT_PROBLEM,
+        EXIT_PROBLEM,
+        0,
+        10,
+    )
+    wrong = ["nvme0n1 3% of its spare blocks are left, the threshold is 10%", "nvme0n1 has counted 7 errors of its medium"]
+    assert found["problems"] == {path: "; ".join(f"problem: {words}" for words in wrong)}
+    with contextlib.closing(FakeSession(server.dsn, fake)) as session:
+        assert drives.run(session, None, False) == EXIT_PROBLEM
+    text = capsys.readouterr().out
+    assert path in text and "…" not in text and all(f"{path}: problem: {words}\n" in text for words in wrong)
+
+
+@needs_extension
+def test_the_doctor_knows_what_was_reported(server: Server, fake: Fake, capsys: pytest.CaptureFixture[str]) -> None:
+    """Where it cannot ask the drives itself."""
+    fake.smart["nvme0n1"]["nvme_smart_health_information_log"].update({"available_spare": 3, "percentage_used": 85})
+    told(server, fake, capsys)
+    with contextlib.closing(Session(server.dsn)) as session:
+        real = session.facts("", "", 0, True).server
+    assert real and [row["drive"] for row in real.drives] == ["nvme0n1"]
+    fake.server.drives = real.drives
+    health = {name: item for name, item in REGISTRY.items() if item.area == "health"}
+
+    def found(facts: Facts) -> dict[str, list[str]]:
+        return {name: [f"{one.subject}: {one.what}" for one in examine(item, facts).findings] for name, item in health.items()}
+
+    fake.smart["nvme0n1"] = json.loads(json.dumps(HEALTHY))
+    assert found(fake.facts())["health.spare"] == [], "it was asked now, and is well"
+    fake.smart.clear()
+    for row in fake.server.drives:
+        row["age_s"] = 754.0
+    ago = " (as pgflash drives reported 12 min 34 s ago)"
+    for local in (True, False):
+        fake.server.local, fake.server.not_local = local, "elsewhere"
+        now = found(fake.facts())
+        assert now["health.spare"] == [f"nvme0n1: 3% of its spare blocks are left, the threshold is 10%{ago}"]
+        assert now["health.wear"] == [f"nvme0n1: 85% of its rated life is used{ago}"]
+        assert now["health.media_errors"] == now["health.status"] == []
+        assert "pgflash drives" in examine(health["health.known_firmware"], fake.facts()).reason
+    fake.server.drives[0]["days_left"] = 20
+    words = f"as it was written since the first report of the last days, its rated life is used in 20 days{ago}"
+    assert found(fake.facts())["health.days_left"] == [f"nvme0n1: {words}"]
 
 
 @needs_extension
@@ -176,6 +272,6 @@ def test_nothing_to_tell(server: Server, fake: Fake, capsys: pytest.CaptureFixtu
     fake.smart.clear()
     with pytest.raises(MachineError, match="no drive could be asked: smartctl is not installed"):
         told(server, fake, capsys)
+    assert (EXIT_ADVICE, EXIT_PROBLEM) == (10, 11)
     server.sql(f"SELECT pg_flashcache_report_drive('{server.folder}/flash', 'x')")
     assert server.sql("SELECT drive, health IS NULL FROM pg_stat_flashcache_device_health") == "x|t"
-    assert EXIT_ADVICE == 10

@@ -124,11 +124,13 @@ sub goes_off
 	return;
 }
 
-# Asks for something, and returns when the writer has been asked; the answer comes later.
+# Asks for something, and returns when the writer has been asked; the answer comes later, without notices: on a machine that is
+# busy, a session that waits for a while says so.
 sub ask
 {
 	my ($node, $sql) = @_;
 	my %asked = (out => '', err => '');
+	local $ENV{PGOPTIONS} = '-c client_min_messages=warning';
 	$asked{psql} = IPC::Run::start([ 'psql', '-XAtq', '-d', $node->connstr('postgres'), '-c', $sql ], '<', \undef, '>', \$asked{out}, '2>', \$asked{err});
 	my ($name) = $sql =~ /(pg_flashcache_\w+)/;
 	$node->poll_query_until('postgres', "SELECT count(*) > 0 FROM pg_stat_activity WHERE query LIKE 'SELECT%$name%' AND pid <> pg_backend_pid() AND state = 'active' AND wait_event_type IN ('IPC', 'Extension')")

@@ -60,7 +60,7 @@ run_prove() {
     TESTLOGDIR="$directory/tmp_check/log" PG_REGRESS="$FC_PGXS_TEST/regress/pg_regress" PG_TEST_PORT_DIR="$directory/ports" \
     FC_PRODUCTION="$work/production/pg_flashcache.so" FC_WITHOUT_LIBURING="$work/without-liburing/pg_flashcache.so" \
     PERL5LIB="$FC_PGXS_TEST/perl:$tree/test/lib" \
-    prove --jobs 2 --timer --exec "timeout --foreground --verbose --kill-after=60 ${FC_SCRIPT_SECONDS:-720} perl" "$@" 2>&1 |
+    prove --jobs 3 --timer --exec "timeout --foreground --verbose --kill-after=60 ${FC_SCRIPT_SECONDS:-720} perl" "$@" 2>&1 |
     tee "$work/prove" || status=$?
   echo "$status" >"$work/prove.status"
 }

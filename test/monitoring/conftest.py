@@ -28,7 +28,7 @@ PAGES_HIT = 200
 DRIVE = """
     CREATE OR REPLACE VIEW pg_stat_flashcache_device_health AS
     SELECT device, path, 'nvme0n1'::text AS drive, 'Model'::text AS model, clock_timestamp() AS reported, 70 AS health, true AS passed,
-      30 AS used_percent, 100 AS spare_percent, 0::bigint AS media_errors, 41 AS temperature, 1000::bigint AS written,
+      30 AS used_percent, 100 AS spare_percent, 10 AS spare_threshold, 0::bigint AS media_errors, 41 AS temperature, 1000::bigint AS written,
       10::bigint AS written_today, 5::bigint AS cache_written_today, 2000::bigint AS rated_bytes_a_day, 400::bigint AS days_left,
       interval '1 minute' AS age
     FROM pg_flashcache_device_health_rows()"""

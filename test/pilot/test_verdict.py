@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,10 +19,11 @@ from pgflash.pilot.report.figures import flash_writes, memory_or_flash, not_meas
 from pgflash.pilot.report.model import Report, Verdict
 from pgflash.pilot.report.published import SOURCE
 from pgflash.pilot.report.write import make, write
-from pgflash.pilot.scenario import FIGURES, Scenario, changed, parse_scenario
-from pgflash.pilot.store import Study, open_study
+from pgflash.pilot.scenario import FIGURES, Scenario, changed, load_scenario, parse_scenario
+from pgflash.pilot.store import Study, Writer, open_study
 from pgflash.units import parse_endurance, parse_operation_price, show_years
 
+from .conftest import MINIMAL
 from .test_report import advice_on, lab, made_up, measured, scenario, warmed
 
 __all__ = ["lab", "scenario"]  # fixtures
@@ -420,3 +422,39 @@ def test_operations_need_both(scenario: Scenario) -> None:
     assert operations.draw(scenario, measured(taking(DISK, 700.0, 100.0)), None) is None
     assert operations.draw(scenario, measured(DISK, taking(CACHE, 1500.0, 500.0)), None) is None
     assert operations.draw(scenario, measured(taking(DISK, 700.0, 100.0), CACHE), None) is None
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_the_command_that_would_make_it_conclusive_can_be_pasted(tmp_path: Path, own: bool) -> None:
+    """Whatever is in the names of the folders, and although the study's copy of the scenario is not beside what it names."""
+    folder = tmp_path / "my scenarios"
+    folder.mkdir()
+    (folder / "load.sql").write_text("SELECT 1;\n")
+    (folder / "setup.sql").write_text("SELECT 1;\n")
+    text = (
+        MINIMAL.replace('kind = "pgbench-select"\nscale = 1', 'kind = "script"\nscript = "load.sql"\nsetup = "setup.sql"')
+        if own
+        else MINIMAL
+    )
+    assert (text != MINIMAL) == own
+    (folder / "mine.toml").write_text(text)
+    study = tmp_path / "it's a study"
+    writer = Writer(study)
+    scenario = load_scenario(str(folder / "mine.toml"))
+    try:
+        writer.open([scenario])
+        writer.add("study", scenarios=["mine"], files={"mine": scenario.file})
+    finally:
+        writer.close()
+    stored = open_study(study)
+    points = measured(made_up("disk", 40.0, reps=1), CACHE)
+    advice = advise(stored.scenarios["mine"], points, str(study), stored.file("mine"))
+    words = shlex.split(advice.again)
+    assert words[:3] == ["pgflash", "pilot", "run"] and words[-2:] == ["--study", str(study)]
+    named = load_scenario(words[3])
+    assert named.digest == scenario.digest and Path(named.load.script) == (folder / "load.sql" if own else Path())
+    again = Writer(Path(words[-1]))
+    try:
+        again.open([named])  # it is the same study
+    finally:
+        again.close()

@@ -41,16 +41,17 @@ fc_test_leave() {
 }
 
 # One line a run: major, sizes of cache for PostgreSQL's own suites or -, settings of every cluster or -, stages (none: all;
-# rest: those that no line before it has for that major). The longest come first.
+# rest: those that no line before it has for that major, but those named). The longest come first. On 17 regress, isolation and tap run with
+# assertions (cassert), and not once more without.
 # With 1 MB of shared buffers a process may pin one buffer at a time, and no read has two pages; with these it may read 16.
 fc_test_plan() {
-  local most="build calls unit regress isolation installcheck tap container core core-isolation core-recovery torture-short"
+  local own="regress isolation tap" most="container core core-isolation core-recovery torture-short"
   local wide="shared_buffers=16MB;max_connections=40"
   if [ "$1" = --all ]; then
-    echo "15 - - lint model build calls unit regress isolation tap container cassert wrap
-18 64,4096 - indent $most place
-17 64,4096 - $most
-15 - - rest
+    echo "15 - - lint model build calls unit $own container wrap
+18 64,4096 - indent build calls unit installcheck $own $most place
+17 64,4096 - build calls unit installcheck cassert $most
+15 - - rest but cassert
 19 4096 - build calls unit regress isolation core
 17 4096 $wide build core
 18 4096 $wide build core
@@ -80,10 +81,11 @@ fc_test_stages() {
   local major=$1 before=$2 name
   local -a rest=(build)
   shift 2
-  if [ "$*" != rest ]; then
+  if [ "${1:-}" != rest ]; then
     echo "$*"
     return
   fi
+  before+=" $*"
   for name in $(fc_stage_names "$major" always); do
     [[ " $before " == *" $name "* ]] || rest+=("$name")
   done

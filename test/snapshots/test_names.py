@@ -13,7 +13,7 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from pgflash import shown
+from pgflash import safe, shown
 
 from .conftest import Database
 
@@ -105,3 +105,28 @@ def test_names_of_users(database: Database, tmp_path: Path) -> None:
     assert "[/foo]" in status and "\\x1b" in status  # in a narrow column
     moves = json.loads(run("place", "status", dsn, "--json").stdout)["moves"]
     assert {move["oid"] for move in moves} >= {oid} and {move["name"] for move in moves} == {MARKUP, HIDDEN}
+
+
+def test_bytes_that_are_no_text(database: Database) -> None:
+    """A name in a shared catalog is of the encoding of whoever made it: a database of UTF-8 shows it as it is, and so does pgflash."""
+    empty = "TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'"
+    with psycopg.connect(database.dsn, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE raw {empty} ENCODING 'SQL_ASCII'".encode())
+        connection.execute(f"CREATE DATABASE utf {empty} ENCODING 'UTF8'".encode())
+    with psycopg.connect(make_conninfo(database.dsn, dbname="raw", client_encoding="SQL_ASCII"), autocommit=True) as connection:
+        connection.execute(b'CREATE DATABASE "caf\xe9" ' + f"{empty} ENCODING 'SQL_ASCII'".encode())
+    where = "FROM pg_database WHERE oid > (SELECT oid FROM pg_database WHERE datname = 'utf')"
+    shown_as = "caf\ufffd"
+    with safe.connect(make_conninfo(database.dsn, dbname="utf")) as connection:
+        for kind in ("name", "text", "varchar", "bpchar"):
+            assert connection.execute(f"SELECT datname::{kind} {where}".encode()).fetchall() == [(shown_as,)], kind
+        for made in ("json", "jsonb"):
+            query = f"SELECT {made}_build_object('name', datname) {where}"
+            assert connection.execute(query.encode()).fetchall() == [({"name": shown_as},)], made
+        assert connection.execute("SELECT 'Größe 表'::text").fetchone() == ("Größe 表",), "what is text stays what it is"
+    with psycopg.connect(database.dsn, autocommit=True) as connection:
+        connection.execute("DROP DATABASE utf")
+    with psycopg.connect(make_conninfo(database.dsn, dbname="raw", client_encoding="SQL_ASCII"), autocommit=True) as connection:
+        connection.execute(b'DROP DATABASE "caf\xe9"')
+    with psycopg.connect(database.dsn, autocommit=True) as connection:
+        connection.execute("DROP DATABASE raw")

@@ -1,5 +1,7 @@
 # pg_flashcache_scrub(): what the file holds of pages that are gone, and that it does not afterwards.
 #
+# Fails without the budget of its own (fc_cache_share_budget()): "pages are loaded beside a scrub".
+#
 # The tests read the file itself. Each sees a string there first, and only then that it is gone. While exact numbers are
 # asked for, the server fills nothing: zero_damaged_pages is on, under which the writer takes no page.
 
@@ -419,6 +421,32 @@ foreach my $point ('scrub_taken', 'scrub_written')
 	cmp_ok($after{write_bytes} - $before{write_bytes}, '<=', (1 + $seconds) * 1024 * 1024, 'write limit: kept');
 	$node->append_conf('postgresql.conf', 'pg_flashcache.write_limit = 0');
 	filling(1);
+}
+
+# ---- and is shared ----
+
+# A scrub that has more to do than the other takes half of what may be written, at most; the other one does not wait for its end.
+{
+	fc_table($node, 'postgres', 'beside', 'beside', PAGES);
+	$node->safe_psql('postgres', 'CHECKPOINT');
+	$node->append_conf('postgresql.conf', "pg_flashcache.write_limit = '200kB'");
+	filling(1);
+	my $erased  = fc_stat_one('slots_erased');
+	my $session = $node->background_psql('postgres', on_error_stop => 0);
+	my $pid     = $session->query_safe('SELECT pg_backend_pid()');
+	$session->query_until(qr/begun/, "\\echo begun\nSELECT * FROM pg_flashcache_scrub(true);\n");
+	$node->poll_query_until('postgres', "SELECT slots_erased > $erased FROM pg_stat_flashcache") or die 'it does not begin';
+	is($node->safe_psql('postgres', q{SELECT loaded + skip_exists FROM pg_flashcache_prewarm('beside')}), PAGES, 'write limit: pages are loaded beside a scrub');
+	is($node->safe_psql('postgres', "SELECT state FROM pg_stat_activity WHERE pid = $pid"), 'active', 'write limit: which has not ended by then');
+	cmp_ok(fc_stat_one('slots_erased') - $erased, '<', SLOTS, 'write limit: nor erased all');
+	$node->safe_psql('postgres', "SELECT pg_cancel_backend($pid)");
+	$session->query_until(qr/done/, "\\echo done\n");
+	$session->quit;
+	$node->append_conf('postgresql.conf', 'pg_flashcache.write_limit = 0');
+	filling(1);
+	$node->poll_query_until('postgres', q{SELECT count(*) >= 0 FROM pg_flashcache_scrub()}) or die 'the scrub is not over';
+	$node->safe_psql('postgres', 'DROP TABLE beside');
+	scrub();
 }
 
 # ---- a standby erases for itself ----

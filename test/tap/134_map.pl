@@ -311,5 +311,25 @@ foreach my $point (qw(load_guarded load_read fill_written))
 	fc_is_clean($standby);
 }
 
+# ---- with what is in shared_buffers ----
+
+{
+	my $buffered = written_table($node, 'buffered', 40);
+	restart_cold($node);
+	my $with = "SELECT heat, first_block, bitmap FROM pg_flashcache_export_map(NULL, true) WHERE relfilenode = $buffered->{rel}";
+	is($node->safe_psql('postgres', $with), '', 'nothing of the table is anywhere');
+	$node->safe_psql('postgres', q{SELECT * FROM pg_flashcache_prewarm('buffered', first_block => 24, last_block => 31)});
+	fc_fetch($node, 'postgres', 'buffered', 24);
+	is($node->safe_psql('postgres', $with), '0|0|\xffffffff', 'once for each: both are in the map, and were asked for once at most');
+	fc_fetch($node, 'postgres', 'buffered', 8) foreach 1 .. 2;
+	is($node->safe_psql('postgres', $with), "2|0|\\xff\n0|8|\\xffffff", 'what was asked for again in shared_buffers is hotter');
+	fc_fetch($node, 'postgres', 'buffered', 32);
+	is($node->safe_psql('postgres', $with), "3|0|\\xff\n1|8|\\xffffff", 'a page that is in both has the higher heat');
+	is($node->safe_psql('postgres', "SELECT count(*) FROM pg_flashcache_export_map(NULL, false) WHERE relfilenode = $buffered->{rel} AND pages = 8"), 1,
+		'without: what is on flash');
+	is($node->safe_psql('postgres', qq{SELECT sum(pages) FROM pg_flashcache_export_map((SELECT oid FROM pg_database WHERE datname = 'template0'), true)}), '',
+		'of another database: nothing');
+}
+
 fc_is_clean($node);
 done_testing();

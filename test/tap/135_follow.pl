@@ -25,6 +25,7 @@ max_parallel_workers_per_gather = 0
 max_worker_processes = 16
 max_standby_streaming_delay = -1
 hot_standby_feedback = off
+pg_flashcache.follow_buffers = off
 END
 my $primary = fc_new_node('primary', size => '8MB', buffers => '4MB', streaming => 1, conf => $conf);
 fc_everywhere($primary);
@@ -100,7 +101,7 @@ sub standby_of
 }
 
 $primary->safe_psql('postgres', 'CREATE DATABASE other');
-my %tag = map { $_ => table('postgres', $_, PAGES) } qw(first second locked pool changing);
+my %tag = map { $_ => table('postgres', $_, PAGES) } qw(first second locked pool changing buffered);
 $tag{elsewhere} = table('other', 'elsewhere', 30);
 $primary->safe_psql('postgres', 'CHECKPOINT');
 
@@ -166,6 +167,20 @@ wait_warmth($standby, 'here = 230 AND loaded = 230', 'what comes to the primary 
 	is($standby->safe_psql('postgres', "SELECT count(*) FROM second WHERE val = @{[fc_value_sql('new')]}"), PAGES, 'the rows are the new ones');
 	$standby->safe_psql('postgres', 'CHECKPOINT');
 	is(fc_tag_flash($standby, $tag{second}), 0, 'nothing of the table is on flash any more');
+}
+
+# ---- what is in the other server's shared_buffers ----
+
+{
+	my $blocks = "SELECT count(*), min(relblocknumber), max(relblocknumber) FROM pg_flashcache_pages WHERE relfilenode = $tag{buffered}{rel}";
+	fc_fetch($primary, 'postgres', 'buffered', 20);
+	wait_rounds($standby, 'what only shared_buffers have there');
+	is($standby->safe_psql('postgres', $blocks), '0||', 'follow_buffers = off: is not loaded');
+	setting($standby, 'follow_buffers', 'on');
+	ok($standby->poll_query_until('postgres', $blocks, '20|0|19'), 'on: it is, those pages and no others')
+	  or diag(warmth($standby, 'to_jsonb(pg_flashcache_warmth)'));
+	setting($standby, 'follow_buffers', 'off');
+	fc_is_read($standby, 'postgres', 'buffered', 'buffered', 20, 'and is read from flash');
 }
 
 # ---- a standby with less flash, which follows a standby ----

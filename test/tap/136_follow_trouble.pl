@@ -19,6 +19,7 @@ max_logical_replication_workers = 0
 max_parallel_workers_per_gather = 0
 max_worker_processes = 16
 pg_flashcache.follow_interval = 1s
+pg_flashcache.follow_buffers = off
 END
 my $primary = fc_new_node('primary', size => '4MB', buffers => '2MB', streaming => 1, conf => $conf);
 fc_everywhere($primary);

@@ -137,7 +137,7 @@ is(on_flash(), 1, 'changed: that is the second one');
 sub shown { return ask(q{SELECT string_agg(candidate, ' ' ORDER BY candidate) FILTER (WHERE in_force), string_agg(candidate, ' ') FILTER (WHERE chosen) FROM pg_flashcache_admission}) }
 
 is(shown(), '|page', 'reuse: none of the candidates is in force');
-foreach my $candidate ('all', 'ghost_half', 'ghost', 'page', 'region')
+foreach my $candidate ('all', 'ghost_half', 'ghost', 'ghost_two', 'page', 'region')
 {
 	set_admission($candidate);
 	is(shown(), "$candidate|page", "$candidate: is in force");
@@ -148,7 +148,7 @@ $session->quit;
 
 is( $node->safe_psql('postgres', q{
 	SELECT count(*), count(DISTINCT sampled_reads), bool_and(sampled_reads > 0), bool_and(hit_ratio BETWEEN 0 AND 1), bool_and(writes_per_read >= 0)
-	FROM pg_flashcache_admission}), '5|1|t|t|t', 'the view has what was sampled');
+	FROM pg_flashcache_admission}), '6|1|t|t|t', 'the view has what was sampled');
 
 is({ fc_stat($node, 'verify_failures') }->{verify_failures}, 0, 'nothing stale');
 $node->stop;

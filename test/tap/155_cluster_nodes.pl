@@ -54,6 +54,8 @@ foreach (
 	[ q{'one', 'host=a,b password=} . SECRET . q{'}, qr/it|a node is one server/, 'two hosts' ],
 	[ q{'one', 'host=x nonsense=1 password=} . SECRET . q{'}, qr/the node "one" cannot be added: invalid option "nonsense"/, 'an option that there is not' ],
 	[ q{'one', 'host=x', '100 ms'}, qr/a node cannot be given 00:00:00.1 to answer/, 'a time that is too short' ],
+	[ q{'one', 'host=x', '2.5 s'}, qr/a node cannot be given 00:00:02.5 to answer\nHINT:  Give whole seconds, 1 to 60/, 'a time that would be rounded' ],
+	[ q{'one', 'host=x', '61 s'}, qr/a node cannot be given 00:01:01 to answer/, 'a time that is too long' ],
 	[ q{'one', 'dbname=postgres password=} . SECRET . q{'}, qr/connection string of the node does not say where it is\nHINT:  Give host/, 'no host' ],
 	[ q{'one', 'host='''' port=5432 password=} . SECRET . q{'}, qr/connection string of the node does not say where it is/, 'an empty one' ],
 	[ q{'one', ''}, qr/connection string of the node does not say where it is/, 'nothing at all' ],

@@ -12,6 +12,8 @@ use Test::More;
 
 use constant MB => 1 << 20;
 
+# Whoever enables the cache waits for a device that hangs, however long that takes here.
+$ENV{FC_ENABLE_PATIENCE_S} = 3600;
 my $node = fc_new_node('main',
 	size => '2MB',
 	conf => "pg_flashcache.max_size = '16MB'\nbgwriter_lru_maxpages = 0\ncheckpoint_timeout = 1h\nautovacuum = off\n"

@@ -42,6 +42,11 @@ for (1 .. 10 * $PostgreSQL::Test::Utils::timeout_default)
 my %now = device_processes($node);
 is(scalar keys %now, 3, 'a new writer: all devices are asked');
 is(devices($node, 'state'), "active\nactive\nactive", 'while one of them has not answered');
+like((($node->psql('postgres', "SELECT pg_flashcache_remove_device('/nowhere')"))[2]),
+	qr/ERROR:  could not remove the device: the background process "pg_flashcache writer" has just begun, and is looking at the devices\nHINT: /,
+	'who asks it for something is told');
+like((($node->psql('postgres', 'SELECT pg_flashcache_scrub()'))[2]),
+	qr/ERROR:  the pg_flashcache writer has just begun, and is looking at the devices\nHINT: /, 'likewise');
 kill 'CONT', $stopped or die 'no process';
 fc_writer_round($node);
 is(devices($node, 'state'), "active\nactive\nactive", 'and are used again');

@@ -16,14 +16,17 @@ admission(void)
 
 	check(fc_policy_admit(FC_ADMIT_ALL, false, -1, 0, &none), "all: every page");
 	check(!fc_policy_admit(FC_ADMIT_REUSE, true, -1, 0, &none), "reuse: refuses a new page even when empty");
-	check(fc_policy_admit(FC_ADMIT_REUSE, true, 4, 0, &none), "reuse: admits one of the last half");
-	check(!fc_policy_admit(FC_ADMIT_REUSE, true, 5, 0, &none), "reuse: none before that");
+	check(fc_policy_admit(FC_ADMIT_REUSE, true, 2, 0, &none), "reuse: admits one of the last half");
+	check(!fc_policy_admit(FC_ADMIT_REUSE, true, 3, 0, &none), "reuse: none before that");
 	check(fc_policy_admit(FC_ADMIT_GHOST_HALF, true, -1, 0, &none), "ghost_half: fills");
 	check(!fc_policy_admit(FC_ADMIT_GHOST_HALF, false, -1, 0, &none), "ghost_half: then refuses a new page");
-	check(fc_policy_admit(FC_ADMIT_GHOST_HALF, false, 4, 0, &none) && !fc_policy_admit(FC_ADMIT_GHOST_HALF, false, 5, 0, &none),
+	check(fc_policy_admit(FC_ADMIT_GHOST_HALF, false, 2, 0, &none) && !fc_policy_admit(FC_ADMIT_GHOST_HALF, false, 3, 0, &none),
 		  "ghost_half: and takes the last half");
 	check(fc_policy_admit(FC_ADMIT_GHOST, true, -1, 0, &none) && !fc_policy_admit(FC_ADMIT_GHOST, false, -1, 0, &none) &&
-		  fc_policy_admit(FC_ADMIT_GHOST, false, 7, 0, &none), "ghost: takes what was seen");
+		  fc_policy_admit(FC_ADMIT_GHOST, false, 4, 0, &none) && !fc_policy_admit(FC_ADMIT_GHOST, false, 5, 0, &none),
+		  "ghost: takes twice as many");
+	check(fc_policy_admit(FC_ADMIT_GHOST_TWO, true, -1, 0, &none) && !fc_policy_admit(FC_ADMIT_GHOST_TWO, false, -1, 0, &none) &&
+		  fc_policy_admit(FC_ADMIT_GHOST_TWO, false, 7, 0, &none), "ghost_two: takes what was seen");
 
 	/* 80% of the slots, no rounding, no overflow */
 	check(fc_policy_filling(79, 100) && !fc_policy_filling(80, 100), "filling: below 80%");
@@ -116,8 +119,8 @@ regions(void)
 	check(fc_policy_region(&set[1], 5) == 255, "regions: 255 is the most");
 	fc_policy_age_regions(set, 2);
 	check(fc_policy_region(&set[0], 8) == 4 && fc_policy_region(&set[1], 5) == 127, "regions: ageing halves all of them");
-	check(fc_policy_seen_sets(64) == 6 && fc_policy_seen_sets(1) == 1 && fc_policy_seen_sets(0x7fffffff) == 201326591,
-		  "sets: three pages for four slots");
+	check(fc_policy_seen_sets(64) == 12 && fc_policy_seen_sets(1) == 1 && fc_policy_seen_sets(0x7fffffff) == 402653183,
+		  "sets: three pages for two slots");
 	check(fc_policy_region_sets(960) == 10 && fc_policy_region_sets(1) == 1, "sets: a region for every twelfth");
 }
 
@@ -194,8 +197,10 @@ choosing(void)
 	c = choice(3, 4, 2000, 0);
 	c.reads = 4097;
 	check(!fc_policy_choose(&c), "choice: not at each of them");
-	c = choice(3, 0, 1042, 160);
-	check(!fc_policy_choose(&c), "choice: sixteen writes cost a hit");
+	c = choice(3, 0, 1042, 8);
+	check(fc_policy_choose(&c), "choice: eight writes cost a hit");
+	c = choice(3, 0, 1042, 16);
+	check(!fc_policy_choose(&c), "choice: sixteen cost two");
 	c = choice(3, 0, 1300, 1400);
 	check(fc_policy_choose(&c), "choice: up to 0.35 a read");
 	c = choice(3, 0, 1300, 1800);

@@ -24,8 +24,32 @@ health(void)
 	check(fc_policy_health(0, 0, 100, 10) == 0, "health: it does not pass");
 	check(fc_policy_health(U, 30, U, U) == 70, "health: wear alone");
 	check(fc_policy_health(U, U, 40, U) == 40, "health: spare blocks alone");
-	check(fc_policy_health(U, U, 40, 100) == 40, "health: a threshold that makes no sense");
+	check(fc_policy_health(U, U, 40, 100) == 0, "health: below a threshold of all spare blocks");
+	check(fc_policy_health(U, U, 100, 100) == 100, "health: all spare blocks are there");
+	check(fc_policy_health(U, U, 99, 99) == 0, "health: at the threshold");
 	check(fc_policy_health(1, U, U, U) == U, "health: neither is known");
+}
+
+/* Of each threshold: 0 up to it, all at 100, and never less with more spare blocks. */
+static void
+spare(void)
+{
+	int			wrong = 0;
+
+	for (int threshold = 0; threshold <= 100; threshold++)
+	{
+		int64_t		last = 0;
+
+		for (int left = 0; left <= 100; left++)
+		{
+			int64_t		health = fc_policy_health(1, U, left, threshold);
+
+			if (health < last || (left < 100 && left <= threshold && health != 0) || (left == 100 && health != 100))
+				wrong++;
+			last = health;
+		}
+	}
+	check(wrong == 0, "health: spare blocks, in order");
 }
 
 static void
@@ -68,6 +92,7 @@ int
 main(void)
 {
 	health();
+	spare();
 	written();
 	return done();
 }

@@ -63,6 +63,81 @@ budget(void)
 	check(!fc_policy_spend_spare(&b, 8192, 2 * SECOND + SECOND / 2, 8192), "budget: and not before");
 }
 
+/* Takes what there is; returns how many pages that were. */
+static int
+take(FcBudget *b, bool own, uint64_t now_ns)
+{
+	const uint64_t limit = 819200;	/* a hundred pages a second */
+	int			n = 0;
+
+	while (own ? fc_policy_spend_own(b, limit, now_ns, 8192) : fc_policy_spend(b, limit, now_ns, 8192))
+		n++;
+	return n;
+}
+
+static void
+shared_budget(void)
+{
+	FcBudget	b = {0};
+	int			n;
+	int			all;
+
+	b.filled_at_ns = SECOND;
+	check(take(&b, true, 2 * SECOND) == 100, "shared budget: until it is shared there is one bucket");
+	fc_policy_share(&b, true);
+	check(take(&b, true, 2 * SECOND) == 0 && take(&b, false, 2 * SECOND) == 0, "shared budget: nothing comes of sharing nothing");
+	check(take(&b, true, 2 * SECOND + SECOND / 5) == 10, "shared budget: half of what comes for the one, which asks first");
+	check(take(&b, false, 2 * SECOND + SECOND / 5) == 10, "shared budget: half for the others");
+	check(take(&b, false, 2 * SECOND + SECOND / 5 * 2) == 10, "shared budget: likewise if the others ask first");
+	check(take(&b, true, 2 * SECOND + SECOND / 5 * 2) == 10, "shared budget: both have had the same");
+
+	/* for ten seconds, each takes all it gets; the one that takes more comes first */
+	b.filled_at_ns = 10 * SECOND;
+	n = all = 0;
+	for (int i = 1; i <= 200; i++)
+	{
+		n += take(&b, true, 10 * SECOND + i * SECOND / 20);
+		all += take(&b, false, 10 * SECOND + i * SECOND / 20);
+	}
+	check(n >= 499 && n <= 500, "shared budget: half of it in the long run");
+	check(all >= 499 && all <= 500, "shared budget: and half of it");
+
+	/* one of them rests */
+	b.filled_at_ns = 30 * SECOND;
+	b.tokens = b.own = 0;
+	n = 0;
+	for (int i = 1; i <= 200; i++)
+		n += take(&b, true, 30 * SECOND + i * SECOND / 20);
+	check(n >= 949 && n <= 950, "shared budget: what the others don't use, but for half a second's worth");
+	check(take(&b, false, 40 * SECOND) == 50, "shared budget: which waits for them");
+	n = 0;
+	for (int i = 1; i <= 200; i++)
+		n += take(&b, false, 40 * SECOND + i * SECOND / 20);
+	check(n >= 949 && n <= 950, "shared budget: likewise the other way round");
+
+	/* an hour of rest saves up no more than before */
+	n = take(&b, true, 3600 * SECOND);
+	check(n == 50 && take(&b, false, 3600 * SECOND) == 50, "shared budget: a burst is half a second's worth for each");
+	(void) fc_policy_spend_own(&b, 819200, 7200 * SECOND, 8192);
+	fc_policy_share(&b, false);
+	check(take(&b, false, 7200 * SECOND) == 99, "shared budget: when that is over it is one bucket again");
+	check(take(&b, true, 7201 * SECOND) == 100, "shared budget: for whoever asks");
+	check(fc_policy_spend_own(&b, 0, 7201 * SECOND, 8192), "shared budget: 0 is no limit");
+
+	/* what can wait leaves half of what the others may save up */
+	fc_policy_share(&b, true);
+	for (n = 0; fc_policy_spend_spare(&b, 819200, 9000 * SECOND, 8192); n++)
+		;
+	check(n == 25, "shared budget: half of that bucket is to spare");
+	/* the lowest limit there is */
+	memset(&b, 0, sizeof(b));
+	fc_policy_share(&b, true);
+	check(fc_policy_spend_own(&b, 8192, 2 * SECOND, 8192), "shared budget: a page for the one");
+	check(fc_policy_spend_spare(&b, 8192, 2 * SECOND, 8192), "shared budget: and for the others");
+	check(!fc_policy_spend_own(&b, 8192, 3 * SECOND, 8192) && !fc_policy_spend(&b, 8192, 3 * SECOND, 8192), "shared budget: half a page each");
+	check(fc_policy_spend_own(&b, 8192, 4 * SECOND, 8192) && fc_policy_spend(&b, 8192, 4 * SECOND, 8192), "shared budget: and then a page");
+}
+
 /* Reads n blocks one after the other; returns how many were part of a stream. */
 static int
 read_blocks(FcStreams *s, uint64_t rel, uint32_t from, uint32_t n, uint32_t step)
@@ -377,6 +452,7 @@ extents(void)
 
 #define INTERVAL(now, slots, disk, stream) fc_policy_extents(now, &since, slots, disk, stream, &verdict)
 	check(fc_policy_extents_fit(93, 100) && !fc_policy_extents_fit(94, 100), "extents: one slot in 16 is left");
+	check(!fc_policy_extents_give_way(6, 100) && fc_policy_extents_give_way(7, 100), "extents: more than one slot in 16 has to give way");
 	check(fc_policy_extents_fit(UINT64_C(2013265919), UINT64_C(2147483647)) &&
 		  !fc_policy_extents_fit(UINT64_C(2013265920), UINT64_C(2147483647)), "extents: of many, too");
 	check(INTERVAL(1, 1024, 4e6, 0) == 1 && !verdict, "extents: no verdict without extents");
@@ -427,6 +503,7 @@ main(void)
 {
 	keeping();
 	budget();
+	shared_budget();
 	streams();
 	ahead();
 	leaving();

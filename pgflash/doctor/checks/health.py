@@ -1,25 +1,51 @@
-"""Area health: wear and faults of the drives, as they report them to smartctl."""
+"""Area health: wear and faults of the drives, as they report them to smartctl, now or when `pgflash drives` asked."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
 
+from pgflash.doctor import drive
 from pgflash.doctor.check import CannotLook, DoesNotApply, Finding, Severity, check
 from pgflash.doctor.checks.common import with_device
 from pgflash.doctor.checks.faults import FIRMWARE, KERNELS
+from pgflash.doctor.drive import Wrong
 from pgflash.doctor.facts import Facts
 from pgflash.doctor.facts.blocks import Block
 from pgflash.doctor.facts.smart import Health
+from pgflash.units import counted, show_seconds
 
 NVME = "NVM Express Base Specification, SMART / Health Information log page; smartctl(8)"
 ROLES = ("data", "wal", "tablespace", "temp", "flash")
 
 
-def _known(facts: Facts) -> Iterator[tuple[Block, Health]]:
-    """The drives that report; raises if none does."""
-    with_device(facts, *ROLES)
-    reasons = []
-    for block in facts.drives:
+@dataclass(frozen=True)
+class Known:
+    """A drive that has said how it is: to us, or to `pgflash drives`, which has told the server."""
+
+    name: str
+    health: Health
+    block: Block | None = None
+    told: str = ""
+    """When it was reported, in words; empty: it was asked now."""
+    days_left: int | None = None
+    """As the server reckons from the reports."""
+
+    def finding(self, what: str, commands: tuple[str, ...], advice: bool = False) -> Finding:
+        return Finding(self.name, what + self.told, commands, severity=Severity.ADVICE if advice else Severity.PROBLEM)
+
+
+def _known(facts: Facts) -> Iterator[Known]:
+    """The drives that report, and those below the cache that were reported and cannot be asked from here; raises if there is none."""
+    asked, reasons = [], []
+    try:
+        with_device(facts, *ROLES)
+        drives = facts.drives
+    except CannotLook as error:
+        reasons.append(str(error))
+        drives = []
+    for block in drives:
         if block.disk_name.startswith(("loop", "zram", "ram", "dm-", "md")) or block.is_virtual:
             reasons.append(f"{block.disk_name} is {block.kind}")
             continue
@@ -27,14 +53,41 @@ def _known(facts: Facts) -> Iterator[tuple[Block, Health]]:
         if isinstance(found, str):
             reasons.append(found)
         else:
-            reasons.append("")
-            yield block, found
-    if all(reasons):
+            asked.append(block.disk_name)
+            yield Known(block.disk_name, found, block)
+    told = _told(facts, asked)
+    yield from map(_reported, told)
+    if not asked and not told:
         raise CannotLook("; ".join(dict.fromkeys(reasons)))
 
 
-def _replace(block: Block) -> tuple[str, ...]:
-    return (f"smartctl --all /dev/{block.disk_name}", "replace the drive")
+def _told(facts: Facts, asked: list[str]) -> list[dict[str, Any]]:
+    """The last report of each drive, but for those of this machine that were asked."""
+    server = facts.server
+    if server is None:
+        return []
+    last = {row["drive"]: row for row in sorted(server.drives, key=lambda row: -row["age_s"])}
+    return [row for name, row in last.items() if not (server.local and name in asked)]
+
+
+def _reported(row: dict[str, Any]) -> Known:
+    health = Health(
+        row["model"] or "", "", row["passed"], row["used_percent"], row["spare_percent"], row["spare_threshold"], row["media_errors"],
+        row["temperature"], 0, row["written"], None,
+    )  # fmt: skip
+    return Known(
+        row["drive"], health, told=f" (as pgflash drives reported {show_seconds(max(0, row['age_s']))} ago)", days_left=row["days_left"]
+    )
+
+
+def _replace(known: Known) -> tuple[str, ...]:
+    return (f"smartctl --all /dev/{known.name}", "replace the drive")
+
+
+def _judged(facts: Facts, judge: Callable[[Health], Wrong | None]) -> Iterator[Finding]:
+    for known in _known(facts):
+        if found := judge(known.health):
+            yield known.finding(found.what, _replace(known), found.advice)
 
 
 @check(
@@ -44,10 +97,7 @@ def _replace(block: Block) -> tuple[str, ...]:
     source=NVME,
 )  # fmt: skip
 def status(facts: Facts) -> Iterable[Finding]:
-    for block, found in _known(facts):
-        if found.passed is False or found.critical_warning:
-            warning = f" (critical warning 0x{found.critical_warning:02x})" if found.critical_warning else ""
-            yield Finding(block.disk_name, f"does not pass its own assessment{warning}", _replace(block))
+    return _judged(facts, drive.status)
 
 
 @check(
@@ -57,23 +107,17 @@ def status(facts: Facts) -> Iterable[Finding]:
     source=f"{NVME} (Percentage Used)",
 )  # fmt: skip
 def wear(facts: Facts) -> Iterable[Finding]:
-    for block, found in _known(facts):
-        if found.used_percent is not None and found.used_percent >= 80:
-            worst = Severity.PROBLEM if found.used_percent >= 100 else Severity.ADVICE
-            yield Finding(block.disk_name, f"{found.used_percent}% of its rated life is used", _replace(block), severity=worst)
+    return _judged(facts, drive.wear)
 
 
 @check(
     "health", "spare", "Drives have spare blocks", severity=Severity.PROBLEM,
-    question="Is the available spare above the drive's threshold?",
+    question="Is the available spare above the drive's threshold, or all of it there?",
     why="A drive without spare blocks becomes read-only or loses data.",
     source=f"{NVME} (Available Spare)",
 )  # fmt: skip
 def spare(facts: Facts) -> Iterable[Finding]:
-    for block, found in _known(facts):
-        if found.spare_percent is not None and found.spare_percent <= (found.spare_threshold or 0):
-            what = f"{found.spare_percent}% of its spare blocks are left, the threshold is {found.spare_threshold or 0}%"
-            yield Finding(block.disk_name, what, _replace(block))
+    return _judged(facts, drive.spare)
 
 
 @check(
@@ -83,9 +127,7 @@ def spare(facts: Facts) -> Iterable[Finding]:
     source=f"{NVME} (Media and Data Integrity Errors); ATA attributes 187, 197 and 198",
 )  # fmt: skip
 def media_errors(facts: Facts) -> Iterable[Finding]:
-    for block, found in _known(facts):
-        if found.media_errors:
-            yield Finding(block.disk_name, f"has counted {found.media_errors} errors of its medium", _replace(block))
+    return _judged(facts, drive.media_errors)
 
 
 @check(
@@ -95,9 +137,9 @@ def media_errors(facts: Facts) -> Iterable[Finding]:
     source=f"{NVME} (Composite Temperature); the drive's data sheet has its own limit",
 )  # fmt: skip
 def temperature(facts: Facts) -> Iterable[Finding]:
-    for block, found in _known(facts):
-        if found.temperature is not None and found.temperature >= 70:
-            yield Finding(block.disk_name, f"has {found.temperature} degrees Celsius", ("check airflow and heat sink",))
+    for known in _known(facts):
+        if found := drive.temperature(known.health):
+            yield known.finding(found.what, ("check airflow and heat sink",), found.advice)
 
 
 @check(
@@ -109,16 +151,23 @@ def temperature(facts: Facts) -> Iterable[Finding]:
 def days_left(facts: Facts) -> Iterable[Finding]:
     told = False
     uptime = facts.machine.text("/proc/uptime").split()
-    for block, found in _known(facts):
-        if not found.used_percent or not found.written or block.written is None or not uptime or float(uptime[0]) < 3600:
+    for known in _known(facts):
+        health, block = known.health, known.block
+        if block is None:
+            if known.days_left is None:
+                continue
+            days, rate = float(known.days_left), "as it was written since the first report of the last days"
+        elif not health.used_percent or not health.written or block.written is None or not uptime or float(uptime[0]) < 3600:
             continue
+        else:
+            a_day = block.written / float(uptime[0]) * 86400
+            days = (100 - health.used_percent) * health.written / health.used_percent / a_day if a_day else float("inf")
+            rate = f"at {a_day / 1e9:.3g} GB a day"
         told = True
-        a_day = block.written / float(uptime[0]) * 86400
-        days = (100 - found.used_percent) * found.written / found.used_percent / a_day if a_day else float("inf")
         if days < 365:
-            what = f"at {a_day / 1e9:.3g} GB a day, its rated life is used in {max(0, round(days))} days"
+            what = f"{rate}, its rated life is used in {counted(max(0, round(days)), 'day')}"
             commands = ("ALTER SYSTEM SET pg_flashcache.write_limit = '20MB'; SELECT pg_reload_conf();", "plan its replacement")
-            yield Finding(block.disk_name, what, commands, severity=Severity.PROBLEM if days < 90 else Severity.ADVICE)
+            yield known.finding(what, commands, advice=days >= 90)
     if not told:
         raise CannotLook("no drive reports both its wear (1% at least) and what was written, or the machine was booted within the hour")
 
@@ -130,11 +179,14 @@ def days_left(facts: Facts) -> Iterable[Finding]:
     source="each entry has its own: " + "; ".join(item.source for item in FIRMWARE),
 )  # fmt: skip
 def known_firmware(facts: Facts) -> Iterable[Finding]:
-    for block, found in _known(facts):
+    asked = [known for known in _known(facts) if known.block]
+    if not asked:
+        raise CannotLook("the firmware is not among what pgflash drives reports: run the doctor where it may ask the drives")
+    for known in asked:
         for item in FIRMWARE:
-            if item.model.fullmatch(found.model) and item.affected(found.firmware):
-                what = f"{found.model} with firmware {found.firmware} {item.what} ({item.source})"
-                yield Finding(block.disk_name, what, (item.command,))
+            if item.model.fullmatch(known.health.model) and item.affected(known.health.firmware):
+                what = f"{known.health.model} with firmware {known.health.firmware} {item.what} ({item.source})"
+                yield known.finding(what, (item.command,))
 
 
 @check(

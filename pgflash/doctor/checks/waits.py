@@ -8,6 +8,7 @@ from pgflash.doctor.check import CannotLook, DoesNotApply, Finding, check
 from pgflash.doctor.checks.common import PG, server_of
 from pgflash.doctor.facts import Facts
 from pgflash.doctor.facts.waits import ENOUGH, Waits
+from pgflash.units import counted
 
 EVENTS = f"{PG}/monitoring-stats.html#WAIT-EVENT-TABLE"
 READS = (
@@ -23,7 +24,7 @@ def _sample(facts: Facts) -> Waits:
         raise CannotLook("nothing was sampled: --seconds 5")
     if facts.waits.total < ENOUGH:
         raise CannotLook(
-            f"{facts.waits.total} samples of active sessions in {facts.waits.seconds:g} s; {ENOUGH} are needed: look under load"
+            f"{counted(facts.waits.total, 'sample')} of active sessions in {facts.waits.seconds:g} s; {ENOUGH} are needed: look under load"
         )
     return facts.waits
 

@@ -37,6 +37,8 @@ class Server:
     """Why the view could not be read, and what helps."""
     devices: list[dict[str, Any]] = field(default_factory=list)
     """Rows of pg_stat_flashcache_device, of the devices that were added; none where the view cannot be read."""
+    drives: list[dict[str, Any]] = field(default_factory=list)
+    """Rows of pg_stat_flashcache_device_health with a report: what `pgflash drives` was told, and `age_s`, how many seconds ago."""
     extension: bool = False
     """The extension is in this database, whether its library is preloaded or not."""
     checkpoints_timed: int = 0
@@ -82,8 +84,9 @@ def gather(
     host: str,
     local_addresses: frozenset[str],
     cache_view: Callable[[], tuple[str, str, bool]],
-    devices_view: Callable[[], str] = lambda: "",
+    readable: Callable[[str], str] = lambda name: "",
 ) -> Server:
+    """`readable`: the qualified name of one of the extension, where this role may read it; else empty."""
     names = "name, setting, unit, context, enumvals, pending_restart"
     settings = {
         name: Setting(value or "", unit or "", context, tuple(values or ()), bool(pending))
@@ -120,8 +123,13 @@ def gather(
             server.cache = dict(rows(f"SELECT to_jsonb(s) FROM {view} s")[0][0])
         except MachineError as error:  # one view is no reason to look at nothing
             server.cache_unasked = error.message.splitlines()[0]
-    if server.cache and (added := devices_view()):
+    if server.cache and (added := readable("pg_stat_flashcache_device")):
         server.devices = [dict(row) for (row,) in rows(f"SELECT to_jsonb(d) FROM {added} d WHERE d.device > 1 ORDER BY d.device")]
+    if server.cache and (health := readable("pg_stat_flashcache_device_health")):
+        age = "jsonb_build_object('age_s', extract(epoch FROM h.age)::float8)"
+        server.drives = [
+            dict(row) for (row,) in rows(f"SELECT to_jsonb(h) || {age} FROM {health} h WHERE h.reported IS NOT NULL ORDER BY h.device")
+        ]
     return server
 
 

@@ -35,8 +35,15 @@ def _dig(tree: Any, *names: str) -> Any:
     return tree
 
 
-def _whole(value: Any) -> int | None:
-    return int(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+def _whole(value: Any, least: int = 0, most: int = (1 << 63) - 1) -> int | None:
+    """What a drive says that makes no sense is as good as nothing, and must not keep the rest from being known."""
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not least <= value <= most:
+        return None
+    return int(value)
+
+
+def _bytes(units: int | None) -> int | None:
+    return None if units is None else _whole(units * UNIT)
 
 
 def health_of(machine: Machine, name: str) -> Health | str:
@@ -55,18 +62,18 @@ def health_of(machine: Machine, name: str) -> Health | str:
     table = _dig(tree, "ata_smart_attributes", "table") or []
     errors = [_whole(_dig(row, "raw", "value")) or 0 for row in table if _dig(row, "id") in ATA_ERRORS]
     units = _whole(log.get("data_units_written"))
-    used = _whole(log.get("percentage_used"))
+    used = _whole(log.get("percentage_used"), most=255)
     media = _whole(log.get("media_errors"))
     return Health(
         str(_dig(tree, "model_name") or ""),
         str(_dig(tree, "firmware_version") or ""),
         _dig(tree, "smart_status", "passed"),
-        used if used is not None else _whole(_dig(tree, "endurance_used", "current_percent")),
-        _whole(log.get("available_spare")),
-        _whole(log.get("available_spare_threshold")),
+        used if used is not None else _whole(_dig(tree, "endurance_used", "current_percent"), most=255),
+        _whole(log.get("available_spare"), most=100),
+        _whole(log.get("available_spare_threshold"), most=100),
         media if media is not None else sum(errors) if errors else None,
-        _whole(_dig(tree, "temperature", "current")),
+        _whole(_dig(tree, "temperature", "current"), -273, 1000),
         _whole(log.get("critical_warning")) or 0,
-        units * UNIT if units is not None else None,
+        _bytes(units),
         _whole(_dig(tree, "power_on_time", "hours")),
     )

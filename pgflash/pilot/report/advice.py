@@ -13,6 +13,8 @@ On all scenarios together: overall().
 
 from __future__ import annotations
 
+from shlex import quote
+
 from pgflash.pilot.figures import Point
 from pgflash.pilot.report import evidence, select
 from pgflash.pilot.report.evidence import BUSY
@@ -39,9 +41,10 @@ WHOLE = 0.9  # of the database: a cache so large could as well hold the data
 NOTABLE = 0.25  # of the reads that flash could have answered: where the page cache answered so many, the report says so
 
 
-def advise(scenario: Scenario, points: list[Point], folder: str = "STUDY") -> Advice:
+def advise(scenario: Scenario, points: list[Point], folder: str = "STUDY", file: str = "") -> Advice:
+    """`folder`: of the study; `file`: the scenario's own, where that is known."""
     points = select.of_clients(points, select.most_clients(points))
-    advice = _advise(scenario, points, folder)
+    advice = _advise(scenario, points, folder, file)
     advice.title = scenario.title
     advice.lab = evidence.lab(scenario, points)
     if advice.lab:
@@ -53,7 +56,7 @@ def advise(scenario: Scenario, points: list[Point], folder: str = "STUDY") -> Ad
     return advice
 
 
-def _advise(scenario: Scenario, points: list[Point], folder: str) -> Advice:
+def _advise(scenario: Scenario, points: list[Point], folder: str, file: str) -> Advice:
     base, caches = select.base(points), select.caches(points)
     if base is None:
         return _without_base(scenario, points)
@@ -64,7 +67,7 @@ def _advise(scenario: Scenario, points: list[Point], folder: str) -> Advice:
     sound = [point for point in caches if not evidence.doubts(point)]
     if evidence.doubts(base) or not sound:
         best = min(caches, key=lambda point: point.average_ms.median)
-        advice = _open(scenario, base, caches, best, folder)
+        advice = _open(scenario, base, caches, best, folder, file)
     else:
         best = min(sound, key=lambda point: point.average_ms.median)
         advice = _verdict(scenario, base, best, select.knee([base, *sound]) or best)
@@ -83,25 +86,25 @@ def _without_base(scenario: Scenario, points: list[Point]) -> Advice:
     return advice
 
 
-def _open(scenario: Scenario, base: Point, caches: list[Point], best: Point, folder: str) -> Advice:
+def _open(scenario: Scenario, base: Point, caches: list[Point], best: Point, folder: str, file: str) -> Advice:
     words = evidence.doubts(base) + [doubt for point in caches for doubt in evidence.doubts(point)]
     if len(words) > 3:
         words = [*words[:3], f"and {len(words) - 3} more such"]
     gain = factor(base.average_ms, best.average_ms)
     seen = f"What was seen so far: {show_times(gain)} as fast, {show_ms(base.average_ms.median)} to {show_ms(best.average_ms.median)}."
     advice = Advice(scenario.name, "open", f"Not conclusive: {'; '.join(words)}. {seen}", times=gain)
-    advice.again = again(scenario, [base, *caches], folder)
+    advice.again = again(scenario, [base, *caches], folder, file)
     return advice
 
 
-def again(scenario: Scenario, points: list[Point], folder: str) -> str:
-    """The command that measures what is missing. More repetitions go on in the same study; a longer warm-up is another one."""
-    own_files = scenario.load.script or scenario.load.setup
-    file = f"{scenario.name}.toml" if own_files else f"{folder}/scenarios/{scenario.name}.toml"
+def again(scenario: Scenario, points: list[Point], folder: str, file: str) -> str:
+    """The command that measures what is missing. More repetitions go on in the same study; a longer warm-up is another one. The study's
+    copy of the scenario stays as it was; but what that names by relative paths is beside the file itself."""
+    file = quote(file or f"{scenario.name}.toml") if scenario.has_relative_paths else quote(f"{folder}/scenarios/{scenario.name}.toml")
     repetitions = f" --repetitions {max(3, scenario.repetitions)}"
     if any(point.warm < point.repetitions for point in points):
-        return f"pgflash pilot run {file}{repetitions} --warm-up {max(1800, 4 * scenario.warmup.max_s)} --study {folder}-longer"
-    return f"pgflash pilot run {file}{repetitions} --study {folder}"
+        return f"pgflash pilot run {file}{repetitions} --warm-up {max(1800, 4 * scenario.warmup.max_s)} --study {quote(folder + '-longer')}"
+    return f"pgflash pilot run {file}{repetitions} --study {quote(folder)}"
 
 
 def _verdict(scenario: Scenario, base: Point, best: Point, knee: Point) -> Advice:

@@ -31,7 +31,7 @@ def conditions_words(scenario: Scenario, points: list[Point]) -> str:
     parts = [
         f"{', '.join(servers)}; {load.kind}{keys}; database {first.get('database_mb')} MB, shared_buffers {_several(buffers)} MB, memory limit {' or '.join(limits)}",
         f"disk: {first.get('disk')}; flash: {first.get('flash')}",
-        f"{clients} clients; {scenario.duration_s} s a run after warming up to a plateau"
+        f"{clients} client{'' if clients == '1' else 's'}; {scenario.duration_s} s a run after warming up to a plateau"
         + (
             " (modelled delays suspended)"
             if scenario.warmup.disk == "fast" and scenario.disk.kind == "lab" and scenario.own_cluster

@@ -91,7 +91,7 @@ def make(studies: list[Study], drive: Endurance | None = None, price: OperationP
         for line in study.of("failed")
         if not _made_good(study, line)
     ]
-    advice = [advise(scenario, found, str(study.folder)) for scenario, found, study in measured]
+    advice = [advise(scenario, found, str(study.folder), study.file(scenario.name)) for scenario, found, study in measured]
     return Report(
         title=f"Will flash help? {_title([scenario for scenario, _, _ in measured])}",
         overall=overall(advice, _judged(measured, advice)),

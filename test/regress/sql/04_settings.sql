@@ -35,16 +35,26 @@ SET pg_flashcache.verify = off;
 SHOW pg_flashcache.verify;
 RESET pg_flashcache.verify;
 SHOW pg_flashcache.verify;
--- it was a boolean: those spellings are still accepted
+-- what can be on or off takes the spellings that the server's own take, and no shorter ones
 SELECT word, set_config('pg_flashcache.track_statements', word, false) AS shown
 FROM unnest('{off,auto,on,true,false,yes,no,1,0}'::text[]) word;
 SET pg_flashcache.track_statements = true;
 SHOW pg_flashcache.track_statements;
 SET pg_flashcache.track_statements = 0;
 SHOW pg_flashcache.track_statements;
+SET pg_flashcache.track_statements = 't';
 SET pg_flashcache.track_statements = 'sometimes';
 RESET pg_flashcache.track_statements;
 SHOW pg_flashcache.track_statements;
+ALTER SYSTEM SET pg_flashcache.extents = 'yes';
+ALTER SYSTEM SET pg_flashcache.extents = 'n';
+ALTER SYSTEM RESET pg_flashcache.extents;
+ALTER SYSTEM SET pg_flashcache.bypass = 0;
+ALTER SYSTEM SET pg_flashcache.bypass = 1;
+ALTER SYSTEM RESET pg_flashcache.bypass;
+ALTER SYSTEM SET pg_flashcache.os_cache_probe = false;
+ALTER SYSTEM SET pg_flashcache.os_cache_probe = true;
+ALTER SYSTEM RESET pg_flashcache.os_cache_probe;
 -- the limits are allowed
 ALTER SYSTEM SET pg_flashcache.size = '512kB';
 ALTER SYSTEM SET pg_flashcache.size = '17179869176kB';

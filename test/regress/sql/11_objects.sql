@@ -33,8 +33,9 @@ SELECT statements_reason, statements_hint FROM pg_flashcache_tracking_stat();
 SET pg_flashcache.track_statements = off;
 SELECT count(*) FROM pg_stat_flashcache_statements;
 SELECT statements_reason, statements_hint FROM pg_flashcache_tracking_stat();
-RESET pg_flashcache.track_statements;
 SET compute_query_id = on;
+SELECT statements_reason, statements_hint FROM pg_flashcache_tracking_stat();
+RESET pg_flashcache.track_statements;
 SELECT statements_reason, statements_hint FROM pg_flashcache_tracking_stat();
 SELECT count(*) > 0 AS counted FROM pg_stat_flashcache_statements;
 

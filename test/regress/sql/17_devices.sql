@@ -11,13 +11,22 @@ SELECT cache_written_today >= 0 AS counted FROM pg_stat_flashcache_device_health
 -- all that a drive may say
 SELECT pg_flashcache_report_drive(:'file', 'nvme0n1', 'A Drive', true, 12, 55, 10, 0, 41, 1000000, 500000);
 SELECT * FROM shown;
--- more was written; its own assessment fails
+-- more was written; its own assessment fails; its rating is as before
 SELECT pg_flashcache_report_drive(:'file', 'nvme0n1', 'A Drive', false, 12, 55, 10, 3, 41, 1000500);
 SELECT * FROM shown;
 -- names: for databases of all encodings, and not too long
 SELECT pg_flashcache_report_drive(:'file', repeat('x', 100), E'a\tb', used_percent => 130);
 SELECT length(drive), model, health, used_percent, passed FROM pg_stat_flashcache_device_health;
--- a drive that says nothing
+-- spare blocks: at the threshold, below it, all of them
+CREATE FUNCTION spared(threshold integer, spare integer, OUT health integer, OUT shown integer) LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM pg_flashcache_report_drive(current_setting('pg_flashcache.file'), 'sdz', spare_percent => spare, spare_threshold => threshold);
+  SELECT h.health, h.spare_threshold INTO health, shown FROM pg_stat_flashcache_device_health h;
+END
+$$;
+SELECT threshold, spare, s.health, s.shown
+FROM (VALUES (0, 0), (0, 1), (10, 55), (99, 99), (99, 100), (100, 95), (100, 100)) v (threshold, spare), spared(threshold, spare) s;
+-- a drive that says nothing, and is not the one that was rated
 SELECT pg_flashcache_report_drive(:'file', 'sda');
 SELECT * FROM shown;
 -- what makes no sense changes nothing
@@ -25,6 +34,11 @@ SELECT pg_flashcache_report_drive(:'file', 'sdb', used_percent => -1);
 SELECT pg_flashcache_report_drive(:'file', 'sdb', spare_percent => 101);
 SELECT pg_flashcache_report_drive(:'file', 'sdb', temperature => 5000);
 SELECT pg_flashcache_report_drive(:'file', 'sdb', written => -5);
+SELECT pg_flashcache_report_drive(:'file', 'sdb', rated_bytes_a_day => 0);
+SELECT pg_flashcache_report_drive(:'file', '');
+SELECT pg_flashcache_report_drive(:'file', '  ');
+SELECT pg_flashcache_report_drive(:'file', E'sdb\n');
+SELECT pg_flashcache_report_drive(:'file', E'sdb\x7f');
 SELECT pg_flashcache_report_drive('/no/such/device', 'sdb');
 SELECT pg_flashcache_report_drive(NULL, 'sdb');
 SELECT pg_flashcache_report_drive(:'file', NULL);
@@ -67,4 +81,4 @@ SELECT pg_flashcache_enable_device('/no/such/device');
 SELECT pg_flashcache_disable_device('/no/such/device');
 SELECT count(*) AS devices FROM pg_stat_flashcache_device;
 DROP VIEW shown;
-DROP FUNCTION health_one(), report_less(text, text), devices_one(), add_less(text), remove_more(text, bigint);
+DROP FUNCTION spared(integer, integer), health_one(), report_less(text, text), devices_one(), add_less(text), remove_more(text, bigint);

@@ -1,0 +1,68 @@
+/*-------------------------------------------------------------------------
+ *
+ * rules_internal.h
+ *	  What the files of this module share: rules.c (the list), rules_publish.c
+ *	  (what databases put there, and whose share is how large), rules_places.c
+ *	  (which databases there are) and rules_looks.c (who is to be looked at).
+ *
+ * The functions below are for callers that hold the lock, and acquire nothing.
+ *
+ * Copyright (c) 2026, the pg_flashcache developers
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef FC_RULES_INTERNAL_H
+#define FC_RULES_INTERNAL_H
+
+#include "port/atomics.h"
+#include "rules/rules.h"
+#include "storage/lwlock.h"
+
+typedef struct FcRulesShared
+{
+	LWLock		lock;			/* protects what follows but the version */
+	pg_atomic_uint32 version;	/* of the list; changed under the lock */
+	uint32		max_files;
+	uint32		nfiles;
+	uint32		looks;			/* begun since the start */
+	bool		list_wanted;
+	bool		all_seen;		/* each database had a place since the start */
+	Oid			rotated_to;		/* the last one that was given a place in turn */
+	uint32		databases_without_place;
+	FcRulesDatabase database[FC_RULES_DATABASES];	/* db 0: a free place */
+	FcRuleFile	file[FLEXIBLE_ARRAY_MEMBER];
+} FcRulesShared;
+
+/* No look takes longer. */
+#define FC_LONGEST_LOOK_MS 60000
+
+/* NULL where there is no cache, or max_policy_files is 0. */
+extern FcRulesShared *fc_rules;
+
+/* ---- rules.c ---- */
+
+extern int	fc_rules_compare(const void *a, const void *b);
+
+/* The first file of the list that is not before rel. */
+extern uint32 fc_rules_lower_bound(const FcRuleFile *list, uint32 n, FcRel rel);
+
+/* ---- rules_publish.c ---- */
+
+/* Exchanges what a database has published. */
+extern uint32 fc_rules_replace(Oid db, const FcRuleFile *files, uint32 n);
+
+/* ---- rules_places.c ---- */
+
+/* NULL if it has no place; InvalidOid: a free one. */
+extern FcRulesDatabase *fc_rules_find(Oid db);
+
+/* The same, unless another look has begun since. */
+extern FcRulesDatabase *fc_rules_find_look(Oid db, uint32 look);
+
+/* The same, made if it is not there; NULL if there is no place. */
+extern FcRulesDatabase *fc_rules_need(Oid db);
+
+/* A look has found no rules, and nothing has changed since: none is under way, or still to come, that may find some. */
+extern bool fc_rules_has_none(const FcRulesDatabase *d);
+
+#endif							/* FC_RULES_INTERNAL_H */
