@@ -374,7 +374,7 @@ fc_settings_define(void)
 							 PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomBoolVariable(asked("pg_flashcache.persistence"),
 							 "Keeps cached pages over a restart and a crash.",
-							 "Takes 0.3% more space on flash, and less than 2% more writes.",
+							 "Takes 0.5% more space on flash, and about 1% more writes.",
 							 &fc_setting_persistence, false,
 							 PGC_POSTMASTER, 0, NULL, NULL, NULL);
 	DefineCustomRealVariable(asked("pg_flashcache.max_shutdown_delay"),

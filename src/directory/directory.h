@@ -346,11 +346,8 @@ typedef enum FcRestore
 	FC_RESTORE_EXISTS,
 } FcRestore;
 
-/*
- * K11.  *linked: the slot that has the page, of FC_RESTORE_EXISTS; `instead`
- * unlinks that one.
- */
-extern FcRestore fc_directory_restore(FcSlotNo slot, const FcRecord *record, bool instead, FcSlotNo *linked);
+/* K11 */
+extern FcRestore fc_directory_restore(FcSlotNo slot, const FcRecord *record);
 
 /* Could epochs have been forgotten, or have come round, since the start? */
 extern bool fc_directory_epochs_whole(void);
@@ -366,15 +363,20 @@ extern void fc_directory_doubt_restored(bool doubt);
 extern void fc_directory_export(FcSlotNo first, uint32 n, FcRecord *records);
 
 /*
- * Slots that have been taken since this was last forgotten: how many; the
- * first run of so many, from that one on, that has any, or the number of runs.
- * All that may be in use can be said to be taken; the first runs be forgotten.
+ * Slots that have been taken since this was last forgotten: `most` of them are
+ * listed, perhaps twice; of others it is known in which runs of `run` they lie.
+ * False: no memory.  Then how many; the list; the first run from that one on
+ * that has any besides, or the number of runs.  All that may be in use can be
+ * said to be taken.
  */
-extern bool fc_directory_track(uint32 run);
+extern bool fc_directory_track(uint32 run, uint32 most);
 extern uint32 fc_directory_taken(void);
+extern const FcSlotNo *fc_directory_listed(uint32 *n);
+extern void fc_directory_forget_listed(void);
 extern uint32 fc_directory_run_taken(uint32 from);
+extern void fc_directory_forget_run(uint32 run);
 extern void fc_directory_taken_all(void);
-extern void fc_directory_forget_taken(uint32 runs);
+extern void fc_directory_forget_taken(void);
 
 extern FcSlotNo fc_directory_hand(void);
 extern void fc_directory_set_hand(FcSlotNo slot);

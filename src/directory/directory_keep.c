@@ -25,10 +25,17 @@ static pg_atomic_uint32 *used_map = NULL;
 static pg_atomic_uint32 *touched_map = NULL;
 static uint32 touched_bits;
 
-/* Of the writer: slots taken since fc_directory_forget_taken(), and in which runs they lie. */
+/*
+ * Of the writer: slots taken since they were last forgotten.  Each is listed as
+ * long as there is room; then the run is marked in which it lies.
+ */
+static FcSlotNo *listed = NULL;
+static uint32 most_listed;
+static uint32 nlisted;
 static uint8 *run_taken = NULL;
 static uint32 run_slots;
-static uint32 ntaken;
+static uint32 runs_taken;		/* that are marked */
+static uint32 unlisted;			/* slots taken in them */
 
 /* ---- shared memory ---- */
 
@@ -78,8 +85,14 @@ fc_keep_taken(FcSlotNo slot)
 {
 	if (run_taken == NULL)
 		return;
+	if (nlisted < most_listed)
+	{
+		listed[nlisted++] = slot;
+		return;
+	}
+	runs_taken += !run_taken[slot / run_slots];
 	run_taken[slot / run_slots] = 1;
-	ntaken++;
+	unlisted++;
 }
 
 /* The version that a slot has until it is taken. */
@@ -163,13 +176,12 @@ fc_directory_invalidate_again(const FcInvalidated *list, int n)
 }
 
 FcRestore
-fc_directory_restore(FcSlotNo slot, const FcRecord *record, bool instead, FcSlotNo *at)
+fc_directory_restore(FcSlotNo slot, const FcRecord *record)
 {
 	FcEntry    *e = &fc_dir_entries[slot];
 	uint64		hash = fc_directory_hash(&record->tag);
 	FcRestore	result = FC_RESTORE_DONE;
 	LWLock	   *lock;
-	FcLink	   *link;
 
 	Assert(fc_directory_is_mine() && slot < fc_dir->slots && fc_directory_touching());
 	/* the chunk is absent, or shorter, by now */
@@ -181,15 +193,9 @@ fc_directory_restore(FcSlotNo slot, const FcRecord *record, bool instead, FcSlot
 	lock = fc_lock_partition(hash, LW_EXCLUSIVE);
 	if (is_touched(hash) || (fc_epoch_ended(fc_tag_rel(&record->tag), FC_START_32) && !fc_breaks("K3-epoch")))
 		result = FC_RESTORE_TOUCHED;
-	else if ((link = fc_find_link(&record->tag, hash)) != NULL)
-	{
-		*at = *link - 1;
-		if (instead)
-			fc_unlink_entry(link, FC_SLOT_FREE);
-		else
-			result = FC_RESTORE_EXISTS;
-	}
-	if (result == FC_RESTORE_DONE)
+	else if (fc_find_link(&record->tag, hash) != NULL)
+		result = FC_RESTORE_EXISTS;
+	else
 	{
 		if (slot >= fc_reached())
 			pg_atomic_write_u32(&fc_dir->reached, slot + 1);
@@ -272,51 +278,84 @@ fc_directory_export(FcSlotNo first, uint32 n, FcRecord *records)
 	}
 }
 
+static uint32
+runs(void)
+{
+	return (fc_dir->slots + run_slots - 1) / run_slots;
+}
+
 bool
-fc_directory_track(uint32 run)
+fc_directory_track(uint32 run, uint32 most)
 {
 	Assert(fc_directory_is_mine());
 	run_slots = run;
-	ntaken = 0;
-	if (run_taken == NULL)
-		run_taken = calloc((fc_dir->slots + run - 1) / run, 1);
+	most_listed = most;
+	if (listed == NULL)
+		listed = calloc(most, sizeof(FcSlotNo));
+	if (listed != NULL && run_taken == NULL)
+		run_taken = calloc(runs(), 1);
 	return run_taken != NULL;
 }
 
 uint32
 fc_directory_taken(void)
 {
-	return ntaken;
+	return nlisted + unlisted;
+}
+
+const FcSlotNo *
+fc_directory_listed(uint32 *n)
+{
+	*n = nlisted;
+	return listed;
+}
+
+void
+fc_directory_forget_listed(void)
+{
+	Assert(fc_directory_is_mine());
+	nlisted = 0;
 }
 
 uint32
 fc_directory_run_taken(uint32 from)
 {
-	uint32		nruns = (fc_dir->slots + run_slots - 1) / run_slots;
+	uint32		nruns = runs();
 	uint8	   *found;
 
 	Assert(fc_directory_is_mine() && run_taken != NULL && from <= nruns);
-	found = from < nruns ? memchr(run_taken + from, 1, nruns - from) : NULL;
+	found = from < nruns && runs_taken > 0 ? memchr(run_taken + from, 1, nruns - from) : NULL;
 	return found != NULL ? found - run_taken : nruns;
+}
+
+void
+fc_directory_forget_run(uint32 run)
+{
+	Assert(fc_directory_is_mine() && run_taken != NULL && run < runs());
+	runs_taken -= run_taken[run];
+	run_taken[run] = 0;
+	if (runs_taken == 0)
+		unlisted = 0;
 }
 
 void
 fc_directory_taken_all(void)
 {
 	Assert(fc_directory_is_mine() && run_taken != NULL);
-	memset(run_taken, 1, (fc_reached() + run_slots - 1) / run_slots);
-	ntaken = fc_reached();
+	fc_directory_forget_taken();
+	runs_taken = (fc_reached() + run_slots - 1) / run_slots;
+	memset(run_taken, 1, runs_taken);
+	unlisted = fc_reached();
 }
 
 void
-fc_directory_forget_taken(uint32 runs)
+fc_directory_forget_taken(void)
 {
-	uint32		nruns = (fc_dir->slots + run_slots - 1) / run_slots;
-
-	Assert(fc_directory_is_mine() && run_taken != NULL && runs <= nruns);
-	memset(run_taken, 0, runs);
-	if (fc_directory_run_taken(runs) == nruns)
-		ntaken = 0;
+	Assert(fc_directory_is_mine() && run_taken != NULL);
+	memset(run_taken, 0, runs());
+	nlisted = 0;
+	runs_taken = 0;
+	unlisted = 0;
 }
 
 FcSlotNo

@@ -54,7 +54,7 @@ typedef struct FcWarmInfo
 	uint64		restored;		/* entries; the next ones were not: */
 	uint64		touched;		/* recovery has changed them */
 	uint64		removed;		/* they were no longer current */
-	uint64		torn;			/* blocks of the table */
+	uint64		torn;			/* blocks of the journal */
 	char		refused[FC_REASON_LEN]; /* why no log was loaded; "" if one
 										 * was */
 	TimestampTz stamped_at;		/* 0: no stamp */

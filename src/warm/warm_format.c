@@ -46,10 +46,14 @@ fc_warm_seal_block(FcWarmBlock *block)
 }
 
 bool
-fc_warm_block_valid(const FcWarmBlock *block, uint64 log, uint32 number)
+fc_warm_block_valid(const FcWarmBlock *block, uint64 log, uint32 slots)
 {
-	return block->log == log && block->number == number &&
-		block->crc == crc_of((const char *) block + sizeof(block->crc), sizeof(*block) - sizeof(block->crc));
+	if (block->log != log ||
+		block->crc != crc_of((const char *) block + sizeof(block->crc), sizeof(*block) - sizeof(block->crc)))
+		return false;
+	if (block->first == FC_NO_SLOT)
+		return block->n <= FC_WARM_LISTED;
+	return block->n <= FC_WARM_RECORDS && block->first < slots && block->n <= slots - block->first;
 }
 
 void

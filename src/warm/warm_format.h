@@ -4,7 +4,7 @@
  *	  The log as it lies on flash, and the files in the data directory; see
  *	  src/warm.md.
  *
- * In blocks of BLCKSZ behind the last slot: two roots, two maps, the table.
+ * In blocks of BLCKSZ behind the last slot: two roots, two maps, the journal.
  * Everything begins as zeros, padding included, before it is filled in and its
  * CRC computed.
  *
@@ -22,11 +22,13 @@
 #include "directory/directory.h"
 
 #define FC_WARM_MAGIC		"fc warm root\n\032\001"
-#define FC_WARM_FORMAT		1
+#define FC_WARM_FORMAT		2
 
 #define FC_WARM_ROOTS		2
 #define FC_WARM_MAPS		2
-#define FC_WARM_RECORDS		406
+#define FC_WARM_RECORDS		406 /* of a stretch */
+#define FC_WARM_LISTED		339 /* of slots here and there */
+#define FC_WARM_MOST_LISTED	(3 * FC_WARM_LISTED)	/* in a group */
 #define FC_WARM_MAP_SLOTS	(BLCKSZ * 8)
 
 #define FC_RUN_BYTES		16
@@ -56,6 +58,8 @@ typedef struct FcWarmRoot
 	uint32		slots;
 	uint64		number;			/* of the root; the higher one counts */
 	uint64		log;			/* its identity, random */
+	uint64		next;			/* blocks of the journal before that number
+								 * are durable */
 	FcRunId		run;
 	FcRunId		former;			/* K7, while binding; else none */
 	uint64		system_identifier;
@@ -74,16 +78,30 @@ typedef struct FcWarmRoot
 
 StaticAssertDecl(sizeof(FcWarmRoot) <= 4096, "the log's root has grown");
 
+typedef struct FcListed
+{
+	FcSlotNo	slot;
+	FcRecord	record;
+} FcListed;
+
+/* Of the journal (K18): the records of a stretch of slots, or of those that are listed. */
 typedef struct FcWarmBlock
 {
 	uint32		crc;			/* of everything after it */
-	uint32		number;			/* in the table */
+	FcSlotNo	first;			/* of the stretch, or FC_NO_SLOT */
 	uint64		log;
+	uint64		number;			/* blocks written before it */
 	uint64		group;
 	uint64		w;
 	uint32		timeline;
 	uint32		hand;			/* of the clock */
-	FcRecord	record[FC_WARM_RECORDS];
+	uint32		stretch;		/* whose turn it was when the group began */
+	uint32		n;				/* records */
+	union
+	{
+		FcRecord	stretch[FC_WARM_RECORDS];
+		FcListed	listed[FC_WARM_LISTED];
+	}			of;
 } FcWarmBlock;
 
 StaticAssertDecl(sizeof(FcRecord) == 20, "a record of the log has grown");
@@ -138,9 +156,31 @@ typedef struct FcWarmList
 } FcWarmList;
 
 static inline uint32
-fc_warm_table_blocks(uint32 slots)
+fc_warm_stretches(uint32 slots)
 {
 	return (slots + FC_WARM_RECORDS - 1) / FC_WARM_RECORDS;
+}
+
+/*
+ * K18: a group has no more blocks, half of them of stretches whose turn it is;
+ * at least as many as are listed, and no more than are written at once.
+ */
+static inline uint32
+fc_warm_most_blocks(uint32 slots)
+{
+	return Max(8, Min(fc_warm_stretches(slots) / 4, 64) & ~UINT32_C(1));
+}
+
+/*
+ * A block is overwritten when so many others have been written.  Half of these
+ * are stretches in turn, hence all of them, and those that count are durable
+ * with the next group; another two groups are for what a crash has torn, and
+ * is written once more.
+ */
+static inline uint32
+fc_warm_journal_blocks(uint32 slots)
+{
+	return 2 * fc_warm_stretches(slots) + 4 * fc_warm_most_blocks(slots);
 }
 
 static inline uint32
@@ -149,7 +189,7 @@ fc_warm_map_blocks(uint32 slots)
 	return (slots + FC_WARM_MAP_SLOTS - 1) / FC_WARM_MAP_SLOTS;
 }
 
-/* The first block of a map, and of the table. */
+/* The first block of a map, and of the journal. */
 static inline uint32
 fc_warm_map_at(uint32 slots, int map)
 {
@@ -157,7 +197,7 @@ fc_warm_map_at(uint32 slots, int map)
 }
 
 static inline uint32
-fc_warm_table_at(uint32 slots)
+fc_warm_journal_at(uint32 slots)
 {
 	return fc_warm_map_at(slots, FC_WARM_MAPS);
 }
@@ -166,7 +206,7 @@ fc_warm_table_at(uint32 slots)
 extern void fc_warm_seal_root(FcWarmRoot *root);
 extern bool fc_warm_root_valid(const FcWarmRoot *root, uint32 slots);
 extern void fc_warm_seal_block(FcWarmBlock *block);
-extern bool fc_warm_block_valid(const FcWarmBlock *block, uint64 log, uint32 number);
+extern bool fc_warm_block_valid(const FcWarmBlock *block, uint64 log, uint32 slots);
 extern void fc_warm_seal_run(FcWarmRun *run);
 extern bool fc_warm_run_valid(const FcWarmRun *run);
 extern uint32 fc_warm_list_crc(const FcWarmList *list, const FcSlotNo *slot);

@@ -6,6 +6,7 @@
  *		warm.c			shared memory; the postmaster's part
  *		warm_load.c		rules of acceptance, loading
  *		warm_log.c		groups, stamps, binding
+ *		warm_journal.c	the records: written one after the other, round and round
  *		warm_buffers.c	the list of what was in shared_buffers
  *		warm_file.c		files in the data directory
  *		warm_fsync.c	was fsync off?
@@ -37,6 +38,8 @@ typedef struct FcWarmShared
 	bool		writing;		/* bound: groups and stamps are written */
 	bool		gave_up;		/* the server log says that they no longer are */
 	FcWarmRoot	root;			/* as written last */
+	uint64		next;			/* block of the journal */
+	uint32		stretch;		/* whose turn it is (K18) */
 	uint64		group;			/* the last one */
 	uint64		w;				/* the largest */
 	uint64		run_w;			/* K14, in the file of the run */
@@ -98,6 +101,17 @@ extern void fc_warm_watch_fsync(void);
 
 /* A log has been loaded: is there a list that goes with it?  None does unless that was a clean stop. */
 extern void fc_warm_find_list(const FcWarmRoot *root, const FcWarmStamp *stamp, bool clean_stop);
+
+/* ---- warm_journal.c ---- */
+
+/* Blocks of the journal, from that place on, to fc_warm_blocks. */
+extern FcIo fc_warm_read_journal(uint32 place, int n);
+
+/* The number of the block behind the last one that was written. */
+extern FcIo fc_warm_find_end(const FcWarmRoot *root, uint64 *end);
+
+/* The records of a group (K4), of slots taken since the last one; of as many as fit, if some are not listed. */
+extern FcIo fc_warm_write_records(uint32 timeline);
 
 /* ---- warm_log.c ---- */
 

@@ -261,11 +261,13 @@ fc_warm_look(void)
 	return true;
 }
 
-/* The block of the table, and where its records come from. */
 typedef struct Loading
 {
-	uint64	   *group;			/* of each block, 0 where it was torn */
+	uint8	   *seen;			/* a bit a slot: its newest record was */
+	uint64		end;			/* of the journal: the number behind its last
+								 * block */
 	uint64		last_group;
+	uint32		stretch;		/* whose turn it is */
 	uint64		w;
 	uint64		restored;
 	uint64		touched;
@@ -279,13 +281,13 @@ in_map(FcSlotNo slot)
 	return (((const uint32 *) map)[slot / 32] >> slot % 32 & 1) != 0;
 }
 
+/* Of a slot the newest record comes first; others say what it held before (K18). */
 static void
-load_record(Loading *l, FcSlotNo slot, const FcRecord *record)
+load_record(Loading *l, FcSlotNo slot, const FcRecord *record, uint64 group)
 {
-	FcSlotNo	other;
-	uint64		group = l->group[slot / FC_WARM_RECORDS];
-	FcRestore	result;
-
+	if (slot >= fc_directory_slots() || (l->seen[slot / 8] >> slot % 8 & 1) != 0)
+		return;
+	l->seen[slot / 8] |= 1 << slot % 8;
 	if (!OidIsValid(record->tag.rel))
 		return;
 	if ((group <= stamp.group && !in_map(slot)) || !fc_list_believes(slot, root.log, group))
@@ -293,30 +295,42 @@ load_record(Loading *l, FcSlotNo slot, const FcRecord *record)
 		l->removed++;
 		return;
 	}
-	result = fc_directory_restore(slot, record, false, &other);
-	if (result == FC_RESTORE_EXISTS && l->group[other / FC_WARM_RECORDS] < group)
-		result = fc_directory_restore(slot, record, true, &other);
-	if (result == FC_RESTORE_DONE)
-		l->restored++;
-	else if (result == FC_RESTORE_TOUCHED)
-		l->touched++;
-	else
-		l->removed++;
+	switch (fc_directory_restore(slot, record))
+	{
+		case FC_RESTORE_DONE:
+			l->restored++;
+			break;
+		case FC_RESTORE_TOUCHED:
+			l->touched++;
+			break;
+		case FC_RESTORE_TAKEN:
+		case FC_RESTORE_EXISTS:
+			l->removed++;
+			break;
+	}
 }
 
-/* One block of the table; false if the log is not good after all. */
+/* What lies where the block of that number belongs (`ever`: if there was one); false if the log is not good after all. */
 static bool
-load_block(Loading *l, uint32 number, const char *bytes)
+load_block(Loading *l, uint64 number, bool ever, const char *bytes)
 {
-	FcWarmBlock block;
-	FcSlotNo	first = number * FC_WARM_RECORDS;
+	static FcWarmBlock block;
 
 	memcpy(&block, bytes, sizeof(block));
-	if (!fc_warm_block_valid(&block, root.log, number))
+	if (!fc_warm_block_valid(&block, root.log, fc_directory_slots()))
 	{
 		l->torn += block.log == root.log;	/* else it was never written */
 		return true;
 	}
+
+	/*
+	 * no crash leaves that: what came before it is lost, and older records
+	 * are not
+	 */
+	if (block.number >= l->end)
+		return refuse("blocks of its log are missing");
+	if (!ever || block.number != number)
+		return true;			/* that one has not come to flash */
 	if (block.group > stamp.group && block.timeline != stamp.timeline)
 		return refuse("its log was written on timeline %u, the server is on timeline %u", block.timeline, stamp.timeline);
 	if (block.group > stamp.group && map != NULL && invalidated != NULL)
@@ -324,33 +338,47 @@ load_block(Loading *l, uint32 number, const char *bytes)
 	if (block.w > may_go() && !fc_breaks("K6"))
 		return refuse("its log goes to %X/%X, the data directory to %X/%X",
 					  LSN_FORMAT_ARGS(block.w), LSN_FORMAT_ARGS(may_go()));
-	l->group[number] = block.group;
-	if (block.group > l->last_group && block.group > stamp.group && block.hand < fc_directory_slots())
-		fc_directory_set_hand(block.hand);
-	l->last_group = Max(l->last_group, block.group);
+	if (block.group > l->last_group)
+	{
+		l->last_group = block.group;
+		l->stretch = block.stretch % fc_warm_stretches(fc_directory_slots());
+		if (block.group > stamp.group && block.hand < fc_directory_slots())
+			fc_directory_set_hand(block.hand);
+	}
 	l->w = Max(l->w, block.w);
-	for (uint32 i = 0; i < FC_WARM_RECORDS && first + i < fc_directory_slots(); i++)
-		load_record(l, first + i, &block.record[i]);
+	/* backwards, as the blocks: the last of two counts */
+	for (uint32 i = block.n; i-- > 0;)
+	{
+		if (block.first == FC_NO_SLOT)
+			load_record(l, block.of.listed[i].slot, &block.of.listed[i].record, block.group);
+		else
+			load_record(l, block.first + i, &block.of.stretch[i], block.group);
+	}
 	return true;
 }
 
+/* From the newest block back. */
 static FcWarmLoad
-load_table(Loading *l)
+load_journal(Loading *l)
 {
-	uint32		nblocks = fc_warm_table_blocks(fc_directory_slots());
-	uint32		at = fc_warm_table_at(fc_directory_slots());
+	uint32		blocks = fc_warm_journal_blocks(fc_directory_slots());
 	uint32		n;
 
-	for (uint32 i = 0; i < nblocks; i += n)
+	if (fc_warm_find_end(&root, &l->end) != FC_IO_OK)
+		return FC_WARM_FAILED;
+	for (uint32 done = 0; done < blocks; done += n)
 	{
-		n = Min(nblocks - i, FC_STORE_MAX_RUN);
+		uint32		back = fc_breaks("K18") ? blocks - 1 - done : done;
+		uint32		place = (l->end % blocks + blocks - 1 - back) % blocks;
+
+		n = fc_breaks("K18") ? 1 : Min(Min(place + 1, blocks - done), FC_STORE_MAX_RUN);
 		if (ShutdownRequestPending)
 			return FC_WARM_STOPPED;
-		if (fc_store_read_log(at + i, fc_warm_blocks, n, fc_warm_timeout()) != FC_IO_OK)
+		if (fc_warm_read_journal(place + 1 - n, n) != FC_IO_OK)
 			return FC_WARM_FAILED;
 		fc_failpoint(FC_FP_WARM_LOAD);
-		for (uint32 j = 0; j < n; j++)
-			if (!load_block(l, i + j, fc_warm_blocks[j]))
+		for (uint32 i = 0; i < n; i++)
+			if (!load_block(l, l->end - 1 - back - i, back + i < l->end, fc_warm_blocks[n - 1 - i]))
 				return FC_WARM_COLD;
 	}
 	return FC_WARM_LOADED;
@@ -359,22 +387,23 @@ load_table(Loading *l)
 FcWarmLoad
 fc_warm_load(void)
 {
-	Loading		l = {.group = calloc(fc_warm_table_blocks(fc_directory_slots()), sizeof(uint64))};
+	Loading		l = {.seen = calloc(fc_directory_slots() / 8 + 1, 1)};
 	uint64		begin = fc_now_ns();
 	uint64		loading_us;
 	FcWarmLoad	result;
 
 	Assert(fc_warm_pending() && map != NULL);
-	if (l.group == NULL)
+	if (l.seen == NULL)
 	{
 		(void) refuse("out of memory");
 		return FC_WARM_COLD;
 	}
-	fc_directory_doubt_restored(!clean);	/* K12 */
 	/* before anything is linked with the first epoch */
 	fc_directory_invalidate_again(invalidated, ninvalidated);
-	result = load_table(&l);
-	free(l.group);
+	result = load_journal(&l);
+	free(l.seen);
+	/* K12; a block that was spoilt leaves older records of its slots */
+	fc_directory_doubt_restored(!clean || l.torn > 0);
 	if (result == FC_WARM_LOADED && !fc_directory_epochs_whole())
 	{
 		(void) refuse("too many relations were removed");
@@ -390,6 +419,8 @@ fc_warm_load(void)
 	fc_warm->root = root;
 	fc_warm->root.stamp = stamp;
 	fc_warm->group = Max(l.last_group, stamp.group);
+	fc_warm->next = l.end;
+	fc_warm->stretch = l.stretch;
 	fc_warm->w = Max(l.w, root.w);
 	fc_warm->wrong_seen = fc_stats_total(FC_RESTORED_WRONG);
 	loading_us = (fc_now_ns() - begin) / 1000;

@@ -42,13 +42,13 @@
 
 char	  **fc_warm_blocks = NULL;
 
-/* A group ends after so long, with what is left for the next one. */
-#define GROUP_NS UINT64CONST(100000000)
-
 static bool leaving = false;
 
 /* The last group has left something. */
 static bool unfinished = false;
+
+/* There was a writer before this one in this run: a group of its may have been cut off. */
+static bool takes_over = false;
 
 /* pg_control has shown this checkpoint; as soon as a sweep has ended that began later it will be the stamp. */
 static ControlFileData next;
@@ -78,7 +78,7 @@ fc_warm_start(void)
 	for (int i = 0; i < FC_STORE_MAX_RUN; i++)
 		fc_warm_blocks[i] = memory + (Size) i * BLCKSZ;
 	fc_warm->left = false;
-	if (!fc_directory_track(FC_WARM_RECORDS))
+	if (!fc_directory_track(FC_WARM_RECORDS, fc_failpoint_number("FC_WARM_LISTED", FC_WARM_MOST_LISTED)))
 	{
 		fc_warm->pending = false;
 		fc_warm->keep = false;
@@ -88,6 +88,7 @@ fc_warm_start(void)
 		return;
 	/* a writer before this one knew which slots have no record yet */
 	fc_directory_taken_all();
+	takes_over = true;
 	set_writing(true);			/* of this process, too */
 }
 
@@ -96,7 +97,7 @@ fc_warm_log_blocks(void)
 {
 	uint32		slots = fc_directory_slots();
 
-	return fc_warm != NULL ? fc_warm_table_at(slots) + fc_warm_table_blocks(slots) : 0;
+	return fc_warm != NULL ? fc_warm_journal_at(slots) + fc_warm_journal_blocks(slots) : 0;
 }
 
 int
@@ -155,6 +156,7 @@ write_root(void)
 	root->number++;
 	root->slots = fc_directory_slots();
 	root->w = fc_warm->w;
+	root->next = fc_warm->next;
 	fc_warm_seal_root(root);
 	memset(fc_warm_blocks[0], 0, BLCKSZ);
 	memcpy(fc_warm_blocks[0], root, sizeof(*root));
@@ -268,7 +270,7 @@ fc_warm_begin(bool restored)
 	root = &fc_warm->root;
 	fc_warm->pending = false;
 	fc_directory_touching_ends();
-	fc_directory_forget_taken(fc_warm_table_blocks(fc_directory_slots()));
+	fc_directory_forget_taken();
 	has_next = false;
 	if (!pg_strong_random(&run, sizeof(run)))
 		return give_up(FC_IO_OK, "could not generate random bytes");
@@ -298,6 +300,8 @@ fc_warm_begin(bool restored)
 		root->checksum_version = c->data_checksum_version;
 		fc_warm->group = 0;
 		fc_warm->w = 0;
+		fc_warm->next = 0;
+		fc_warm->stretch = 0;
 		io = FC_IO_OK;
 		if (!fc_warm->control_read || !pg_strong_random(&root->log, sizeof(root->log)))
 			return give_up(FC_IO_OK, "pg_control could not be read");
@@ -361,52 +365,6 @@ bound(uint32 *timeline)
 	return w;
 }
 
-/*
- * The blocks of the table that have slots taken since the last group; as many
- * as can be written in GROUP_NS, since the whole table may be due.
- */
-static FcIo
-write_blocks(uint32 timeline)
-{
-	uint32		slots = fc_directory_slots();
-	uint32		nblocks = fc_warm_table_blocks(slots);
-	uint32		block = fc_directory_run_taken(0);
-	uint64		began_at = fc_now_ns();
-
-	while (block < nblocks && fc_now_ns() - began_at < GROUP_NS)
-	{
-		uint32		first = block;
-		int			n = 0;
-		FcIo		io;
-
-		while (n < FC_STORE_MAX_RUN && block < nblocks && block == first + n)
-		{
-			FcWarmBlock b;
-			FcSlotNo	slot = block * FC_WARM_RECORDS;
-
-			memset(&b, 0, sizeof(b));
-			b.number = block;
-			b.log = fc_warm->root.log;
-			b.group = fc_warm->group;
-			b.w = fc_warm->w;
-			b.timeline = timeline;
-			b.hand = fc_directory_hand();
-			fc_directory_export(slot, Min(slots - slot, FC_WARM_RECORDS), b.record);
-			fc_warm_seal_block(&b);
-			memset(fc_warm_blocks[n], 0, BLCKSZ);
-			memcpy(fc_warm_blocks[n++], &b, sizeof(b));
-			block = fc_directory_run_taken(block + 1);
-		}
-		io = fc_store_write_log(fc_warm_table_at(slots) + first, fc_warm_blocks, n, fc_warm_timeout());
-		if (io != FC_IO_OK)
-			return io;
-		fc_failpoint(FC_FP_WARM_BLOCKS);
-		fc_directory_forget_taken(block);
-	}
-	unfinished = block < nblocks;
-	return FC_IO_OK;
-}
-
 bool
 fc_warm_writes(void)
 {
@@ -461,9 +419,16 @@ fc_warm_group(void)
 		if (!fc_warm_change_run(&fc_warm->root.run, far))
 			return give_up(FC_IO_OK, "\"" FC_RUN_FILE "\" could not be written to the data directory");
 	}
-	fc_warm->group++;
-	fc_failpoint(FC_FP_WARM_GROUP);
-	io = write_blocks(timeline);
+	if (takes_over)
+		io = write_root();
+	if (io == FC_IO_OK)
+	{
+		takes_over = false;
+		fc_warm->group++;
+		fc_failpoint(FC_FP_WARM_GROUP);
+		io = fc_warm_write_records(timeline);
+	}
+	unfinished = fc_directory_taken() > 0;
 	return io == FC_IO_OK ? FC_IO_OK : give_up(io, "it could not be written");
 }
 

@@ -99,7 +99,7 @@ sub start
 	return;
 }
 
-is(-s fc_flash_file($node), 65536 + 8192 * (4096 + 2 + 2 + 11), 'the log lies behind the slots');
+is(-s fc_flash_file($node), 65536 + 8192 * (4096 + 2 + 2 + 54), 'the log lies behind the slots');
 
 # Clean restart.
 prepare($node);
@@ -339,9 +339,9 @@ $node->stop;
 {
 	open my $fh, '+<', fc_flash_file($node) or die $!;
 	binmode $fh;
-	# the first block of the table: the second half of it
+	# the first block of the journal: the second half of it
 	seek $fh, 65536 + 8192 * (4096 + 4) + 4096, 0;
-	print $fh "\0" x 4096;
+	print $fh "\x5A" x 4096;
 	close $fh;
 }
 start();

@@ -1,0 +1,413 @@
+# The journal of records on flash: K4, K11 and K18 of src/warm.md.
+#
+# What the log adds to the bytes written to flash, to the block; that entries survive of which only a listed record is
+# there, or only one of a stretch whose turn it was; that a block which is torn takes what it has along and nothing else;
+# and that both halves of the rule are needed.
+
+use strict;
+use warnings;
+
+use FlashCache;
+use FlashCacheMore;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+use constant PAGE      => 8192;
+use constant SLOTS     => 4096;
+use constant STRETCHES => 11;
+use constant BLOCKS    => 2 * STRETCHES + 4 * 8;
+use constant ROOTS     => 65536 + PAGE * SLOTS;
+use constant JOURNAL   => ROOTS + PAGE * 4;
+use constant LISTED    => 0xFFFFFFFF;
+
+my $pages = 40;
+my $conf  = "pg_flashcache.persistence = on\nmax_logical_replication_workers = 0\nbgwriter_lru_maxpages = 0\n"
+  . "checkpoint_timeout = 1h\nmax_wal_size = '4GB'\nrestart_after_crash = off\n";
+
+sub read_flash
+{
+	my ($node, $at, $bytes) = @_;
+	open my $fh, '<', fc_flash_file($node) or die $!;
+	binmode $fh;
+	seek $fh, $at, 0 or die $!;
+	read($fh, my $content, $bytes) == $bytes or die 'the file of the cache is too short';
+	close $fh or die $!;
+	return $content;
+}
+
+# The root that counts.
+sub root
+{
+	my ($node) = @_;
+	my ($root) = sort { $b->{number} <=> $a->{number} } map {
+		my %root;
+		@root{qw(number log next)} = unpack '@24QQQ', read_flash($node, ROOTS + PAGE * $_, 48);
+		\%root
+	} 0, 1;
+	return $root;
+}
+
+# The blocks of the journal, in order of their numbers, with their records: [slot, relation].
+sub journal
+{
+	my ($node) = @_;
+	my $log = root($node)->{log};
+	my $all = read_flash($node, JOURNAL, PAGE * BLOCKS);
+	my @blocks;
+
+	foreach my $place (0 .. BLOCKS - 1)
+	{
+		my $content = substr $all, PAGE * $place, PAGE;
+		my %block   = (place => $place);
+		@block{qw(first log number group hand turn n)} = unpack 'x4 V QQQ x12 VVV', $content;
+		next if $block{log} != $log;
+		$block{listed} = $block{first} == LISTED;
+		die "block $block{number} is in place $place" if $block{number} % BLOCKS != $place;
+		foreach my $i (0 .. $block{n} - 1)
+		{
+			push @{ $block{records} }, $block{listed}
+			  ? [ unpack 'V x8 V', substr $content, 56 + 24 * $i, 24 ]
+			  : [ $block{first} + $i, unpack 'x8 V', substr $content, 56 + 20 * $i, 20 ];
+		}
+		push @blocks, \%block;
+	}
+	my @sorted = sort { $a->{number} <=> $b->{number} } @blocks;
+	return @sorted;
+}
+
+# The slots of which the newest record in these blocks is of that relation.
+sub newest
+{
+	my ($rel, @blocks) = @_;
+	my (%seen, @slots);
+
+	foreach my $block (reverse @blocks)
+	{
+		foreach my $record (reverse @{ $block->{records} // [] })
+		{
+			next if $seen{ $record->[0] }++;
+			push @slots, $record->[0] if $record->[1] == $rel;
+		}
+	}
+	return @slots;
+}
+
+# Of these slots, those that were in use when the server was stopped. (Nothing was invalidated after that: the map comes last.)
+sub in_use
+{
+	my ($node, @slots) = @_;
+	my $map = substr slurp_file($node->data_dir . '/pg_flashcache.stop'), -SLOTS / 8;
+	return grep { vec $map, $_, 1 } @slots;
+}
+
+sub new_node
+{
+	my ($name) = @_;
+	my $node = fc_new_node($name, size => '32MB', conf => $conf);
+	fc_everywhere($node);
+	fc_table($node, 'postgres', 't', 'v1', $pages);
+	fc_table($node, 'postgres', 'u', 'v1', $pages);
+	return $node;
+}
+
+sub persistence
+{
+	my ($node, $column) = @_;
+	return $node->safe_psql('postgres', "SELECT $column FROM pg_stat_flashcache_persistence");
+}
+
+sub stamp
+{
+	my ($node) = @_;
+	$node->safe_psql('postgres', 'CHECKPOINT');
+	$node->poll_query_until('postgres',
+		'SELECT stamp_checkpoint = checkpoint_lsn FROM pg_stat_flashcache_persistence, pg_control_checkpoint()')
+	  or die 'no stamp';
+	return;
+}
+
+# About so many pages are written to flash, into whatever slots the hand comes to.
+my %many;
+
+sub write_pages
+{
+	my ($node, $n) = @_;
+	my $table = 'many' . @{ $many{ $node->name } //= [] };
+	push @{ $many{ $node->name } }, $table;
+	fc_table($node, 'postgres', $table, 'v1', $n);
+	fc_push_out($node, fc_tag($node, 'postgres', $table));
+	fc_writer_round($node);
+	return;
+}
+
+# Until so many blocks of the journal have been written. `t` is read meanwhile, so that it stays on flash; and none of it
+# lies where the hand is in the end, since the trials of the next start take these slots.
+sub write_blocks
+{
+	my ($node, $n) = @_;
+	my $rel = fc_tag($node, 'postgres', 't')->{rel};
+	my $end = (journal($node))[-1]->{number} + $n;
+	for (1 .. 60)
+	{
+		my @blocks = journal($node);
+		my $hand   = $blocks[-1]->{hand};
+		return if $blocks[-1]->{number} >= $end && !grep { ($_ - $hand) % SLOTS < 400 } newest($rel, @blocks);
+		fc_fetch($node, 'postgres', 't', $pages);
+		write_pages($node, 500);
+	}
+	die "$n blocks are not written";
+}
+
+sub start
+{
+	my ($node, $broken) = @_;
+	local $ENV{FC_BREAK} = $broken // '';
+	$node->start;
+	fc_wait_active($node);
+	return;
+}
+
+sub crash
+{
+	my ($node, $broken) = @_;
+	fc_kill_server($node);
+	start($node, $broken);
+	is(persistence($node, 'refused'), '', 'the log is loaded');
+	return;
+}
+
+sub is_quiet
+{
+	my ($node) = @_;
+	my %trouble = fc_stat($node, qw(verify_failures checksum_failures read_errors write_errors slots_retired));
+	is_deeply([ grep { $trouble{$_} } keys %trouble ], [], 'nothing went wrong');
+	return;
+}
+
+sub is_right
+{
+	my ($node, $name) = @_;
+	fc_is_warm($node, fc_tag($node, 'postgres', 't'), $pages, "$name: every page is restored");
+	fc_is_read($node, 'postgres', 't', 'v1', $pages, "$name: and read from flash, and right");
+	is_quiet($node);
+	return;
+}
+
+# What is written, to the block.
+my $node = new_node('main');
+is(-s fc_flash_file($node), JOURNAL + PAGE * BLOCKS, 'the journal lies behind roots and maps');
+fc_warm($node, undef, 'postgres', 't', 'u');
+stamp($node);
+{
+	# A page of a catalog may come at any time.
+	my $taken   = sub { my %now = fc_stat($node, qw(inserts insert_skip_not_current)); return @now{qw(inserts insert_skip_not_current)} };
+	my @counts  = [ $taken->() ];
+	stamp($node);
+	my $bytes  = persistence($node, 'log_bytes');
+	my @before = journal($node);
+	my $root   = root($node);
+	push @counts, [ $taken->() ];
+	for (1 .. 40)
+	{
+		last if { fc_stat($node, 'inserts') }->{inserts} >= $counts[1]->[0] + 1500;
+		write_pages($node, 500);
+	}
+	push @counts, [ $taken->() ];
+	stamp($node);
+	my @new = grep { $_->{number} > $before[-1]->{number} } journal($node);
+	$bytes  = persistence($node, 'log_bytes') - $bytes;
+	push @counts, [ $taken->() ];
+	my @listed  = grep { $_->{listed} } @new;
+	my @turns   = grep { !$_->{listed} } @new;
+	my %groups  = map { $_->{group} => 1 } @new;
+	my $records = 0;
+	$records += $_->{n} foreach @listed;
+	my $stamps = root($node)->{number} - $root->{number};
+
+	cmp_ok($records, '>=', 1500, 'so many pages have come to flash');
+	cmp_ok($records, '>=', $counts[2]->[0] - $counts[1]->[0], 'each of them is listed');
+	cmp_ok($records, '<=', $counts[3]->[0] - $counts[0]->[0] + $counts[3]->[1] - $counts[0]->[1], 'and nothing else');
+	is(scalar @new, $new[-1]->{number} - $before[-1]->{number}, 'each block has the next number');
+	is(scalar @listed, scalar keys %groups, 'one block of a group lists them');
+	is_deeply([ map { $_->{first} / 406 } @turns ], [ map { ($turns[0]->{first} / 406 + $_) % STRETCHES } 0 .. $#turns ],
+		'stretches have their turn');
+	is(scalar @turns, scalar @listed, 'as many as there are blocks that list slots');
+	is($bytes, PAGE * (@new + 2 * $stamps), 'nothing else is written but a map and a root for each stamp');
+	# a group of 64 slots or more, and one for each stamp
+	cmp_ok(scalar @new, '<=', 2 * ($records / 64 + $stamps), 'so much in all');
+}
+
+# After a crash: what has been taken since the stamp, too.
+crash($node);
+is_right($node, 'a crash');
+
+# The journal goes round: what is listed of `t` is overwritten, and a stretch in turn has it.
+foreach my $broken (0, 1)
+{
+	my $here = $broken ? new_node('turn') : $node;
+	if ($broken)
+	{
+		$here->stop;
+		start($here, 'K18-turn');
+		fc_warm($here, undef, 'postgres', 't');
+		stamp($here);
+	}
+	my $tag   = fc_tag($here, 'postgres', 't');
+	my $begin = (journal($here))[-1]->{number};
+	write_blocks($here, BLOCKS + 2);
+	fc_is_warm($here, $tag, $pages, 'gone round: the pages are on flash');
+	stamp($here);
+	my @blocks = journal($here);
+	is(scalar @blocks, BLOCKS, 'gone round: the journal is full');
+	cmp_ok($blocks[0]->{number}, '>', $begin, 'gone round: what was listed then is overwritten');
+	if ($broken)
+	{
+		is(scalar newest($tag->{rel}, @blocks), 0, 'K18-turn broken: no record of them is left');
+		crash($here);
+		fc_is_gone($here, $tag, 'K18-turn broken: none is restored');
+		is_quiet($here);
+		$here->stop('immediate');
+		next;
+	}
+	is(scalar newest($tag->{rel}, @blocks), $pages, 'gone round: each has a record');
+	crash($here);
+	is_right($here, 'gone round');
+}
+
+# Of a slot the newest record counts. Each slot has been in use several times by now.
+foreach my $broken (0, 1)
+{
+	write_pages($node, 500);
+	stamp($node);
+	crash($node, $broken ? 'K18' : '');
+	fc_fetch($node, 'postgres', $_, 500) foreach @{ $many{main} };
+	my $wrong = persistence($node, 'restored_wrong');
+	if ($broken) { cmp_ok($wrong, '>', 0, 'K18 broken: slots have other pages than their records') }
+	else { is($wrong, 0, 'K18 kept: none has') }
+	is_quiet($node);
+}
+
+# A group that is torn by a crash. The journal goes on behind it, and is found there.
+$node->stop;
+start($node);
+fc_warm($node, undef, 'postgres', 't', 'u');
+stamp($node);
+{
+	my $end = (journal($node))[-1]->{number};
+	fc_failpoint($node, 'log_write', 'torn');
+	write_pages($node, 100);
+	crash($node);
+	cmp_ok(persistence($node, 'torn_blocks'), '>=', 1, 'torn by a crash: it is seen');
+	is_right($node, 'torn by a crash');
+	fc_warm($node, undef, 'postgres', 't', 'u');
+	write_pages($node, 200);
+	stamp($node);
+	write_pages($node, 200);
+	my @blocks = journal($node);
+	cmp_ok($blocks[-1]->{number}, '>', $end + 4, 'torn by a crash: the journal goes on');
+	crash($node);
+	is_right($node, 'torn by a crash, and another');
+}
+
+# More slots are taken than a group can list: then it has whole stretches of them.
+{
+	$node->stop;
+	local $ENV{FC_WARM_LISTED} = 10;
+	start($node);
+	fc_warm($node, undef, 'postgres', 't', 'u');
+	my $number = (journal($node))[-1]->{number};
+	write_blocks($node, 100);
+	my @new    = grep { $_->{number} > $number } journal($node);
+	my @listed = grep { $_->{listed} } @new;
+	is(scalar(grep { $_->{n} > 10 } @listed), 0, 'stretches: a few slots are listed');
+	cmp_ok(@new - @listed, '>', 3 * @listed, 'stretches: of the others there are stretches');
+	stamp($node);
+	crash($node);
+	is_right($node, 'stretches');
+}
+
+# Another writer in the same run does not know which slots have no record: it writes all stretches, then goes on.
+{
+	my $writer = $node->safe_psql('postgres', 'SELECT writer_pid FROM pg_stat_flashcache');
+	fc_warm($node, undef, 'postgres', 't', 'u');
+	stamp($node);
+	my $end = root($node)->{next};
+	kill 'TERM', $writer or die "no writer: $!";
+	$node->poll_query_until('postgres', "SELECT state = 'active' AND writer_pid <> $writer FROM pg_stat_flashcache") or die 'no writer';
+	write_pages($node, 500);
+	fc_writer_round($node) while (journal($node))[-1]->{number} < $end + STRETCHES;
+	my %first = map { $_->{first} => 1 } grep { $_->{number} >= $end && !$_->{listed} } journal($node);
+	is(scalar keys %first, STRETCHES, 'another writer: all stretches are written');
+	crash($node);
+	is_right($node, 'another writer');
+}
+
+# A block that is spoilt takes along what only it has, and nothing else.
+fc_warm($node, undef, 'postgres', 't', 'u');
+stamp($node);
+{
+	my %tag = map { $_ => fc_tag($node, 'postgres', $_) } qw(t u);
+	my ($u, %left, $spoilt, $label);
+	# A stretch may have had its turn right after a page of `u` was listed. Then it is in two blocks.
+	for my $try (1 .. 20)
+	{
+		$label = "v$try";
+		fc_rewrite_rows($node, 'postgres', 'u', $label);
+		fc_warm($node, undef, 'postgres', 'u');
+		$u = fc_tag_flash($node, $tag{u});
+		$node->stop;
+		my @blocks = journal($node);
+		die 'pages have no record' if in_use($node, newest($tag{u}->{rel}, @blocks)) != $u || in_use($node, newest($tag{t}->{rel}, @blocks)) != $pages;
+		my $without = sub {
+			my ($out, $table) = @_;
+			return scalar in_use($node, newest($tag{$table}->{rel}, grep { $_ != $out } @blocks));
+		};
+		my @last = @blocks[ -12 .. -1 ];
+		my @rest = map { $without->($_, 'u') } @last;
+		my ($least) = sort { $rest[$a] <=> $rest[$b] } 0 .. $#last;
+		$spoilt = $last[$least];
+		%left = map { $_ => $without->($spoilt, $_) } qw(t u);
+		last if $left{u} < $u;
+		start($node);
+	}
+	cmp_ok($left{u}, '<', $u, 'spoilt: a block that has pages of u');
+	open my $fh, '+<', fc_flash_file($node) or die $!;
+	binmode $fh;
+	seek $fh, JOURNAL + PAGE * $spoilt->{place} + PAGE / 2, 0;
+	print $fh "\x5A" x (PAGE / 2);
+	close $fh;
+	start($node);
+	is(persistence($node, 'torn_blocks, refused'), '1|', 'spoilt: it is seen');
+	fc_is_warm($node, $tag{$_}, $left{$_}, "spoilt: what other blocks have of $_ is restored") foreach qw(t u);
+	fc_is_read($node, 'postgres', 't', 'v1', $pages, 'spoilt: the rows are right',     'any');
+	fc_is_read($node, 'postgres', 'u', $label, $pages, 'spoilt: the rows of u are right', 'any');
+	is_quiet($node);
+}
+
+# More of it is missing than a crash explains: older records are not taken for the newest ones.
+fc_warm($node, undef, 'postgres', 't', 'u');
+stamp($node);
+$node->stop;
+{
+	start($node);
+	write_blocks($node, 26);
+	fc_kill_server($node);
+	my @blocks = journal($node);
+	open my $fh, '+<', fc_flash_file($node) or die $!;
+	binmode $fh;
+	foreach my $block (grep { $_->{number} >= root($node)->{next} && $_->{number} < $blocks[-1]->{number} } @blocks)
+	{
+		seek $fh, JOURNAL + PAGE * $block->{place}, 0;
+		print $fh "\0" x PAGE;
+	}
+	close $fh;
+	start($node);
+	is(persistence($node, 'refused'), 'blocks of its log are missing', 'too many blocks are missing');
+	is(persistence($node, 'restored'), '', 'too many blocks are missing: nothing is restored');
+	fc_is_read($node, 'postgres', 't', 'v1', $pages, 'too many blocks are missing: the rows are right', 'any');
+	is_quiet($node);
+}
+
+$node->stop;
+done_testing();
