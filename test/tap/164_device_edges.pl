@@ -196,8 +196,8 @@ my $conf = "bgwriter_lru_maxpages = 0\ncheckpoint_timeout = 1h\nautovacuum = off
 	is($who_has->(), '0 0', 'and neither locked nor open');
 
 	# It hangs in its trial, and answers when nobody waits any more.
-	fc_failpoint($control, 'store_write', 'delay:4000000', 2);
-	$node->append_conf('postgresql.conf', "pg_flashcache.io_timeout = '300ms'");
+	fc_failpoint($control, 'store_write', 'delay:8000000', 2);
+	$node->append_conf('postgresql.conf', "pg_flashcache.io_timeout = '2s'");
 	$node->reload;
 	fc_writer_round($node);
 	like((($node->psql('postgres', "SELECT pg_flashcache_enable_device('$second')"))[2]), qr/ERROR:  could not enable the device: .* did not answer/, 'it hangs in its trial');

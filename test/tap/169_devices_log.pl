@@ -38,8 +38,8 @@ sub wait_limit
 fc_failpoint($control, 'probe_due', 'error');
 fc_failpoint($control, 'suspect_due', 'error');
 is(devices($node, 'device, state, reason'), "1|active|\n2|active|\n3|active|", 'all are in use');
-wait_limit('1s');
-fc_failpoint($control, 'store_sync', 'delay:6000000', 2);
+wait_limit('3s');
+fc_failpoint($control, 'store_sync', 'delay:9000000', 2);
 # a stamp: the writer flushes all of them
 $node->safe_psql('postgres', 'CHECKPOINT');
 wait_device_state($node, 2, 'off');
