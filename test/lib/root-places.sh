@@ -30,6 +30,7 @@
 #   shrink | grow           the file below DIR/drive: to 1 MB, to 4 MB again
 #   detach | attach         DIR/drive, from the file below it; detached when nobody has it open any more
 #   error | mend            on DIR/journal, unmounted and mounted anew
+#   away | back             DIR/journal, unmounted while it is in use (umount -l), and mounted again
 #   freeze | thaw           DIR/journal: whoever writes to it stands in the kernel
 #   stall | unstall         the process behind DIR/stalls/mnt (test/lib/hangfs.c), and behind the file of the block device
 #                           DIR/stalls.device, is stopped, goes on
@@ -347,6 +348,8 @@ fc_root_do() {
       e2fsck -fy "$device" || [ $? -eq 1 ] || return 3
       mount -o errors=remount-ro "$device" "$dir/journal"
       ;;
+    away) umount -l "$dir/journal" ;;
+    back) mount -o errors=remount-ro "$(cat "$dir/journal.name")" "$dir/journal" ;;
     *) return 1 ;;
   esac
 }

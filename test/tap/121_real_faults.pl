@@ -333,7 +333,7 @@ SKIP:
 # A file system that becomes read-only, and has to be checked and mounted again: the server lets go of it.
 SKIP:
 {
-	skip 'no ext4 could be mounted on a loop device', 22 if !-d "$places/journal/cache";
+	skip 'no ext4 could be mounted on a loop device', 29 if !-d "$places/journal/cache";
 	start_with("$places/journal/cache/flash", '2MB');
 	fc_to_flash($node, 't');
 
@@ -358,6 +358,28 @@ SKIP:
 	ask('thaw');
 	$frozen = 0;
 	is_back('thawed');
+
+	# Unmounted while in use, and mounted again: the pages that were there are read from there.
+	fc_to_flash($node, 't');
+	fc_evict($node, 't');
+	{
+		fc_failpoint($node, 'probe_due', 'error');
+		ask('away');
+		answers('not mounted');
+		goes_off('could not open ".*": No such file or directory', 'not mounted: off');
+		my $here = fc_in_flash($node, 't');
+		cmp_ok($here, '>=', 20, 'not mounted: all pages of the table are kept');
+		ask('back');
+		my $offset = -s $node->logfile;
+		fc_evict($node, 't');
+		is($node->safe_psql('postgres', 'SELECT pg_flashcache_enable()'), 't', 'mounted again: active');
+		fc_failpoint($node, 'probe_due', 'off');
+		is(fc_in_flash($node, 't'), $here, 'mounted again: they are still there');
+		$node->wait_for_log(qr/LOG:  pg_flashcache is active: .*\n.*DETAIL:  It has kept \d+ pages\./, $offset);
+		answers('mounted again');
+		is_deeply({ fc_stat($node, qw(checksum_failures verify_failures)) }, { checksum_failures => 0, verify_failures => 0 },
+			'mounted again: what is read from there is right');
+	}
 	fc_to_flash($node, 't');
 	ask('error');
 	for (1 .. 20)

@@ -84,13 +84,13 @@ $node->safe_psql('postgres', q{
 			. 'SELECT pg_flashcache_enable();', 'count(v)', 64 * $_, 64 * $_ + 63 } 0 .. 1664 / 64 - 1;
 	# once so that all pages that were hit are gone
 	$node->safe_psql('postgres', "SET enable_seqscan = off; $sql");
-	my @before = split /\n/, devices($node, 'writes');
+	my %before = split /[|\n]/, devices($node, 'device, writes');
 	my ($first, $second) = (0, 0);
 	for (my $pass = 0; $first + $second < 2 * 768 && $pass < 20; $pass++)
 	{
 		$node->safe_psql('postgres', "SET enable_seqscan = off; $sql");
-		my @after = split /\n/, devices($node, 'writes');
-		($first, $second) = map { $after[$_] - $before[$_] } 0, 1;
+		my %after = split /[|\n]/, devices($node, 'device, writes');
+		($first, $second) = map { $after{$_} - $before{$_} } 1, 2;
 	}
 	cmp_ok($first + $second, '>=', 2 * 768, 'two turns');
 	cmp_ok(abs(2 * $first - $second), '<=', 2 * 256, 'of which the second device, twice as large, has twice as much') or diag("$first and $second");
