@@ -10,6 +10,7 @@
  */
 #include "postgres.h"
 
+#include "cache/cache.h"
 #include "compat.h"
 #include "follow/follow.h"
 #include "sql_row.h"
@@ -89,6 +90,6 @@ fc_is_warm(PG_FUNCTION_ARGS)
 	fc_follow_info(&info);
 	(void) fc_follow_age(&info, &too_old);
 	named = (double) sum(info.pages.named, 0);
-	PG_RETURN_BOOL(info.state != FC_FOLLOW_OFF && !too_old && named > 0 &&
+	PG_RETURN_BOOL(info.state != FC_FOLLOW_OFF && fc_cache_in_use() && !too_old && named > 0 &&
 				   sum(info.pages.here, 0) >= share * named);
 }

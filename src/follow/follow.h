@@ -91,7 +91,8 @@ typedef struct FcFollowInfo
 	TimestampTz pulled_at;
 	uint64		pulled_ns;		/* fc_now_ns(); 0 if !known */
 	uint64		pause_ns;		/* between two rounds */
-	FcMapCompared pages;
+	FcMapCompared pages;		/* when they were compared */
+	uint32		linked;			/* pages on flash then */
 	FcFollowMissing missing;
 	uint64		rounds;			/* since the start of the server */
 	uint64		loaded;			/* pages, as well */

@@ -12,6 +12,7 @@
 #include "access/xlog.h"
 #include "cache/cache.h"
 #include "compat.h"
+#include "directory/directory.h"
 #include "follow/follow_internal.h"
 #include "library.h"
 #include "miscadmin.h"
@@ -106,6 +107,7 @@ fc_follow_set_pulled(const FcMapCompared *pages, uint64 pause_ns)
 	shared->info.pulled_ns = now;
 	shared->info.pause_ns = pause_ns;
 	shared->info.pages = *pages;
+	shared->info.linked = fc_directory_linked();
 	SpinLockRelease(&shared->lock);
 }
 
@@ -114,6 +116,7 @@ fc_follow_set_pages(const FcMapCompared *pages)
 {
 	SpinLockAcquire(&shared->lock);
 	shared->info.pages = *pages;
+	shared->info.linked = fc_directory_linked();
 	SpinLockRelease(&shared->lock);
 }
 
@@ -158,6 +161,23 @@ fc_follow_wanted(void)
 	return FC_WHY_NONE;
 }
 
+/*
+ * What was here when it was compared may be gone: a cache that is off has
+ * nothing, and of one that was emptied since, or has lost a device, as large a
+ * share is taken to be gone as of all its pages.
+ */
+static void
+forget_what_is_gone(FcFollowInfo *info)
+{
+	uint32		linked = fc_directory_linked();
+
+	if (!fc_cache_in_use())
+		memset(info->pages.here, 0, sizeof(info->pages.here));
+	else if (linked < info->linked)
+		for (int heat = 0; heat < FC_MAP_HEATS; heat++)
+			info->pages.here[heat] = info->pages.here[heat] * linked / info->linked;
+}
+
 void
 fc_follow_info(FcFollowInfo *info)
 {
@@ -169,6 +189,7 @@ fc_follow_info(FcFollowInfo *info)
 		SpinLockAcquire(&shared->lock);
 		*info = shared->info;
 		SpinLockRelease(&shared->lock);
+		forget_what_is_gone(info);
 	}
 	if (info->pid != 0 && wanted == FC_WHY_NONE)
 		return;

@@ -228,6 +228,22 @@ wait_warmth($standby, 'here = 230 AND loaded = 230', 'what comes to the primary 
 	is(warmth($standby, "pulled_at - '$before' >= '3.6s'"), 't', 'came nine times as much later');
 }
 
+# ---- a cache that is not in use, or was emptied ----
+
+{
+	wait_warmth($standby, 'here = pages AND pages > 0', 'all is here');
+	setting($standby, 'enabled', 'off');
+	fc_wait_state($standby, 'disabled');
+	is(warmth($standby, 'here, share, hot_here, hot_share'), '0|0|0|0', 'disabled: nothing is here any more');
+	is($standby->safe_psql('postgres', 'SELECT pg_flashcache_is_warm(0)'), 'f', 'disabled: it is not warm');
+	setting($standby, 'write_limit', '8kB');
+	setting($standby, 'enabled', 'on');
+	fc_wait_state($standby, 'active');
+	is($standby->safe_psql('postgres', 'SELECT pg_flashcache_is_warm(0.9)'), 'f', 'enabled again: nor is it as long as the pages are not there');
+	setting($standby, 'write_limit', '0');
+	wait_warmth($standby, 'here = pages AND pages > 0', 'they are loaded again');
+}
+
 # ---- promotion ----
 
 {
