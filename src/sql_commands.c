@@ -17,6 +17,7 @@
 #include "settings.h"
 #include "sql_row.h"
 #include "stats/stats.h"
+#include "store/store.h"
 #include "writer/writer.h"
 
 FC_EXPORT Datum fc_enable(PG_FUNCTION_ARGS);
@@ -70,6 +71,13 @@ fc_enable(PG_FUNCTION_ARGS)
 				 errmsg("pg_flashcache could not be enabled: %s", why.message),
 				 fc_setting_io_timeout == 0 && fc_writer_hanging_device(&hangs) ? errdetail("%s.", hangs.message) : 0,
 				 why.hint[0] ? errhint("%s", why.hint) : 0));
+	if (fc_store_state(FC_THE_DEVICE) == FC_DEVICE_OFF)
+	{
+		(void) fc_store_reason(FC_THE_DEVICE, &why);
+		ereport(WARNING,
+				(errmsg("pg_flashcache goes on without its first device: %s", why.message),
+				 why.hint[0] ? errhint("%s", why.hint) : 0));
+	}
 	PG_RETURN_BOOL(true);
 }
 

@@ -435,7 +435,7 @@ fc_devices_change(FcDeviceChange what, const char *path, uint32 slots, FcReason 
 	if (is_same_path(path, fc_setting_file))
 	{
 		fc_fail(error, what == FC_CHANGE_ADD ? "Name another one." :
-				"It is changed by pg_flashcache.file, pg_flashcache.size and pg_flashcache.enabled.",
+				"It is changed by pg_flashcache.file, pg_flashcache.size and pg_flashcache.enabled; pg_flashcache_enable() tries it again if it is off.",
 				"\"%s\" is the first device of the cache, pg_flashcache.file", path);
 		return FC_CHANGE_FAILED;
 	}
