@@ -142,8 +142,8 @@ beats_victim(uint64 page, uint32 worth, bool filling, int keep_percent)
 	tries++;
 
 	/*
-	 * While the cache fills there are slots for any page, though not under the
-	 * hand: what was asked for lies together, as it was written together.
+	 * While the cache fills there are slots for any page, though not under
+	 * the hand: what was asked for lies together, as it was written together.
 	 */
 	for (int looks = 0; filling && looks < FILL_LOOKS && planned != FC_NO_SLOT && !victim.free && !victim.idle; looks++)
 		planned = look_for(keep_percent, &victim);

@@ -390,7 +390,8 @@ fc_writer_start(void)
 			else
 			{
 				set_disabled();
-				fc_devices_release();	/* one before this one may have had others in use */
+				fc_devices_release();	/* one before this one may have had
+										 * others in use */
 			}
 			break;
 
