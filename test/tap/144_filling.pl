@@ -15,7 +15,7 @@ use Test::More;
 my $node = fc_new_node('main', size => '8MB',
 	conf => "pg_flashcache.admission = page\nbgwriter_lru_maxpages = 0\ncheckpoint_timeout = 1h\nautovacuum = off\n");
 fc_everywhere($node);
-fc_table($node, 'postgres', $_->[0], $_->[0], $_->[1]) foreach [ 'wanted', 300 ], [ 'gone', 500 ], [ 'asked', 300 ];
+fc_table($node, 'postgres', $_->[0], $_->[0], $_->[1]) foreach [ 'wanted', 200 ], [ 'gone', 600 ], [ 'asked', 300 ];
 $node->safe_psql('postgres', 'SELECT count(*) FROM wanted; SELECT count(*) FROM gone; SELECT count(*) FROM asked; CHECKPOINT');
 fc_evict($node, $_) foreach qw(wanted gone asked);
 foreach my $on ('off', 'on')
@@ -29,11 +29,11 @@ foreach my $on ('off', 'on')
 $node->safe_psql('postgres', "SELECT pg_flashcache_prewarm('$_')") foreach qw(wanted gone);
 foreach (1 .. 3)
 {
-	fc_fetch($node, 'postgres', 'wanted', 300);
+	fc_fetch($node, 'postgres', 'wanted', 200);
 	fc_evict($node, 'wanted');
 }
 is($node->safe_psql('postgres', q{SELECT count(*) FROM pg_flashcache_pages WHERE relfilenode = pg_relation_filenode('wanted') AND refcount >= 1}),
-	300, 'pages that are wanted');
+	200, 'pages that are wanted');
 $node->safe_psql('postgres', 'DROP TABLE gone');
 fc_writer_round($node);
 
@@ -41,7 +41,7 @@ fc_writer_round($node);
 # included.
 my %refused = fc_delta($node, sub { is(fc_to_flash($node, 'asked'), 300, 'all pages come to flash') }, 'insert_skip_not_useful');
 is($refused{insert_skip_not_useful}, 0, 'none was refused');
-is(fc_in_flash($node, 'wanted'), 300, 'and none had to go');
+is(fc_in_flash($node, 'wanted'), 200, 'and none had to go');
 fc_is_read($node, 'postgres', 'asked', 'asked', 300, 'they are read from there');
 fc_is_clean($node);
 done_testing();
