@@ -370,7 +370,7 @@ def test_temporary_files_that_would_not_go_there(server: Server, filled: str) ->
         move = json.loads(tool("place", "status", server.dsn(filled, "own"), "--json").stdout)["moves"][-1]
         assert (move["state"], move["note"]) == ("failed", "temp_tablespaces of a new session is slow, not flash")
         assert server.sql("SHOW temp_tablespaces", database=filled) == before
-    server.sql("DROP OWNED BY own", "DROP SCHEMA pgflash CASCADE", database=filled)
+    server.sql("DROP OWNED BY own", database=filled)
     server.sql("DROP ROLE own")
 
 
