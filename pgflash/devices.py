@@ -1,4 +1,4 @@
-"""Devices that were added to a cache and are in trouble: the state of the cache is that of the first one, and says nothing of them."""
+"""Devices of a cache that are in trouble: while it goes on with others, the state of the cache says nothing of them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ from typing import Any
 from pgflash.connection import Connection, members
 
 VIEW = "pg_stat_flashcache_device"
-OFF = f"SELECT device, path, reason FROM {{schema}}.{VIEW} WHERE device > 1 AND state = 'off' ORDER BY device"
+# Of a cache that is off as a whole, the first device is not one beside it.
+OFF = (
+    f"SELECT device, path, reason FROM {{schema}}.{VIEW} WHERE state = 'off' AND (device > 1 OR "
+    "(SELECT state FROM {schema}.pg_stat_flashcache) IN ('active', 'paused')) ORDER BY device"
+)
 
 
 def off(connection: Connection, schema: str) -> list[dict[str, Any]]:

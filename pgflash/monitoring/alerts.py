@@ -36,7 +36,8 @@ ALERTS = (
         "The server reads from the disk only. pg_stat_flashcache.reason says why; docs/operation.md has what to do.",
     ),
     Alert(
-        "PgFlashcacheDeviceOff", 'pg_flashcache_device_off{device!="1"} == 1', "5m", "warning",
+        "PgFlashcacheDeviceOff",
+        'pg_flashcache_device_off == 1 and on (instance) pg_flashcache_state_current{state=~"active|paused"} == 1', "5m", "warning",
         "device {{ $labels.device }} of the flash cache of {{ $labels.instance }} is off",
         "The cache goes on without it. pg_stat_flashcache_device has its path and the reason; docs/operation.md has what to do.",
         since="1.1",

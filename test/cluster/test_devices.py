@@ -91,3 +91,23 @@ def test_every_tool_says_so(server: Server) -> None:
     assert (state["status"], state["findings"][0]["subject"]) == ("problem", path)
     assert state["findings"][0]["commands"][1] == f"SELECT pg_flashcache_enable_device('{path}');"
     assert [place["path"] for place in found["places"] if place["role"] == "flash"] == [f"{server.folder}/flash/cache", path]
+
+
+@needs_server
+def test_the_first_one_too(server: Server) -> None:
+    """While the cache goes on with others, its own state says nothing of its first device."""
+    second = f"{server.folder}/flash/second"
+    wait = (
+        "DO $$BEGIN FOR i IN 1..1200 LOOP EXIT WHEN EXISTS (SELECT FROM pg_stat_flashcache_device WHERE %s);"
+        " PERFORM pg_sleep(0.1); END LOOP; END$$"
+    )
+    server.sql(f"SELECT pg_flashcache_remove_device('{second}')", f"SELECT pg_flashcache_add_device('{second}', 2097152)")
+    first = server.sql("SELECT path FROM pg_stat_flashcache_device WHERE device = 1")
+    Path(first).write_bytes(b"not a cache" * 1000)
+    subprocess.run(server.restart_command.split(), check=True, cwd="/", stdout=subprocess.DEVNULL)
+    server.sql(wait % "device = 1 AND state = 'off'")
+    assert server.sql("SELECT state FROM pg_stat_flashcache") == "active"
+    status, found = pgflash("cluster", "status", server.dsn)
+    assert status == 11 and [item["problem"].startswith(f"device 1 of the cache is off, {first}: ") for item in found["problems"]] == [True]
+    state = next(item for item in pgflash("doctor", server.dsn, "--seconds", "0")[1]["checks"] if item["id"] == "server.cache_state")
+    assert (state["status"], state["findings"][0]["commands"][1]) == ("problem", "SELECT pg_flashcache_enable();")

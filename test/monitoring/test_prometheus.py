@@ -149,6 +149,7 @@ FIRING = {
     "PgFlashcacheOff": [('pg_flashcache_state_current{instance="a",state="off"}', "1x600")],
     "PgFlashcacheDeviceOff": [
         ('pg_flashcache_device_off{instance="a",device="2",path="/flash/2"}', "1x600"),
+        ('pg_flashcache_state_current{instance="a",state="active"}', "1x600"),
         ('pg_flashcache_device_off{instance="b",device="1",path="/flash/1"}', "1x600"),
         ('pg_flashcache_device_off{instance="b",device="2",path="/flash/2"}', "0x600"),
     ],

@@ -77,7 +77,7 @@ def lines(process: subprocess.Popen[str]) -> Iterator[str]:
     timer.start()
     assert process.stdout is not None
     try:
-        for line in process.stdout:  # not yield from, which would close it
+        for line in process.stdout:  # noqa: UP028 - yield from would close it
             yield line
     finally:
         timer.cancel()

@@ -51,6 +51,7 @@ is 'each was installed before' "$(wc -l <"$dir/installed")" 10
 is 'what failed is said at the end' "$(sed -n '/^=== failed/,/^=== all/p' "$dir/said" | grep -cE 'not ok 7|17, shared_buffers|16 broke off|something is missing')" 4
 is 'what was left out is said' "$(grep -c '^PostgreSQL 19: left out. cannot be had here' "$dir/said")" 1
 is 'two at a time' "$(sort -un "$dir/together" | tail -n 1)" 2
-is 'all stages of 15' "$(sed -n 's/^--server 15 //p' "$dir/ran" | tr ' ' '\n' | sort -u | diff - "$dir/stages")" ''
+is 'all stages of 15, cassert on 17' "$(sed -nE 's/^--server 1[57] //p' "$dir/ran" | tr ' ' '\n' | sort -u | diff - "$dir/stages")" ''
+is 'cassert once' "$(grep -c cassert "$dir/ran")" 1
 # shellcheck disable=SC2031  # fc_test_all has one of its own
 [ "$failed" -eq 0 ] || { cat "$dir/said" && exit 1; }

@@ -56,8 +56,9 @@ def cache_state(facts: Facts) -> Iterable[Finding]:
     elif state == "paused":
         yield Finding("pg_flashcache", f"paused: {reason}", ("find out what else uses the device: iostat -x 1",), severity=Severity.ADVICE)
     for row in server.devices:
-        if row["state"] == "off":
-            again = f"SELECT pg_flashcache_enable_device({literal(str(row['path']))});"
+        if row["state"] == "off" and (row["device"] > 1 or state in ("active", "paused")):
+            one = f"pg_flashcache_enable_device({literal(str(row['path']))})"
+            again = f"SELECT {one if row['device'] > 1 else 'pg_flashcache_enable()'};"
             what = f"device {row['device']} is off: {row['reason'] or 'no reason is given'}"
             yield Finding(str(row["path"]), what, ("correct what the reason names", again))
 

@@ -57,7 +57,7 @@ def find_places(machine: Machine, server: Server | None, flash: str, data: str) 
     cache = flash or (server.get("pg_flashcache.file") if server else "")
     if cache:
         wanted.append(("flash", cache, ""))
-    wanted += [("flash", str(row["path"]), str(row["device"])) for row in (server.devices if server else ())]
+    wanted += [("flash", str(row["path"]), str(row["device"])) for row in (server.devices if server else ()) if int(row["device"]) > 1]
     mounts = machine.mounts(server.postmaster if server and machine.text(f"/proc/{server.postmaster}/mountinfo") else None)
     found = []
     for role, path, name in wanted:

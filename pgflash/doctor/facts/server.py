@@ -36,7 +36,8 @@ class Server:
     cache_unasked: str = ""
     """Why the view could not be read, and what helps."""
     devices: list[dict[str, Any]] = field(default_factory=list)
-    """Rows of pg_stat_flashcache_device, of the devices that were added; none where the view cannot be read."""
+    """Rows of pg_stat_flashcache_device, of the devices that were added, and of the first if it is off; none where the view cannot be
+    read."""
     drives: list[dict[str, Any]] = field(default_factory=list)
     """Rows of pg_stat_flashcache_device_health with a report: what `pgflash drives` was told, and `age_s`, how many seconds ago."""
     extension: bool = False
@@ -124,7 +125,9 @@ def gather(
         except MachineError as error:  # one view is no reason to look at nothing
             server.cache_unasked = error.message.splitlines()[0]
     if server.cache and (added := readable("pg_stat_flashcache_device")):
-        server.devices = [dict(row) for (row,) in rows(f"SELECT to_jsonb(d) FROM {added} d WHERE d.device > 1 ORDER BY d.device")]
+        server.devices = [
+            dict(row) for (row,) in rows(f"SELECT to_jsonb(d) FROM {added} d WHERE d.device > 1 OR d.state = 'off' ORDER BY d.device")
+        ]
     if server.cache and (health := readable("pg_stat_flashcache_device_health")):
         age = "jsonb_build_object('age_s', extract(epoch FROM h.age)::float8)"
         server.drives = [
