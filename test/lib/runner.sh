@@ -80,10 +80,13 @@ fc_run_keep_evidence() {
   done
 }
 
-# The lines of a log that say which tests failed: those of our scripts, of pg_regress, prove, pytest; or its end.
+# The lines of a log that say which tests failed: those of our scripts, of pg_regress, prove, pytest, also of a script that died
+# or was ended; or its end.
 fc_run_what_failed() {
-  local what
-  what=$(grep -nE '^ *not ok\b|^#? +Failed test |\.\.\. FAILED|^(FAILED|ERROR) |\(Wstat: [1-9]|PANIC:' "$1" |
+  local what patterns
+  patterns='^ *not ok\b|^#? +Failed test |\.\.\. FAILED|^(FAILED|ERROR) |^_{3,} test.* _{3,}$|\(Wstat: [1-9]|PANIC:'
+  patterns+='|^timeout: |^[^#].* at [^ ]+\.p[lm] line [0-9]+\.?$'
+  what=$(grep -nE "$patterns" "$1" |
     cut -c 1-160 | awk 'n++ < 15 { print } END { if (n > 15) print "... " n - 15 " more" }') || true # none
   [ -n "$what" ] || what=$(tail -n 6 "$1" | cut -c 1-160)
   printf '%s\n' "$what"

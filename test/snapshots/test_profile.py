@@ -31,8 +31,9 @@ def parts(page: str) -> tuple[str, int, dict[str, Any]]:
 
 
 def work(database: Database, calls: int) -> None:
+    """Slow enough to be among the top statements, whatever else the server does."""
     for _ in range(calls):
-        database.sql("SELECT 4713 AS counted")
+        database.sql("SELECT 4713 AS counted FROM pg_sleep(0.1)")
 
 
 def test_a_sample_with_each_snapshot(stand_ins: Database) -> None:
@@ -52,7 +53,7 @@ def test_a_sample_with_each_snapshot(stand_ins: Database) -> None:
     assert rows == "1|1\n2|2"
     found = report(database, "report", "1", "2")
     assert found["resets"] == [] and not any("reset" in line for line in found["warnings"])
-    assert [row["moved"]["calls"] for row in found["statements"] if row["labels"]["query"] == "SELECT $1 AS counted"] == [5]
+    assert [row["moved"]["calls"] for row in found["statements"] if row["labels"]["query"] == "SELECT $1 AS counted FROM pg_sleep($2)"] == [5]
     assert [wait["seconds"] for wait in found["time"]["waits"] if wait["event"] == "IO: DataFileRead"] == [1.3]
 
 

@@ -41,7 +41,7 @@ TRAPS = (
 # With what they end: well, or what is found is advice; and where they refuse.
 COMMANDS = {
     "snapshot": (("snapshot", "--dsn"), {0}, 3), "report": (("report", "--list", "--dsn"), {0}, 3), "top": (("top", "--json"), {0}, 7),
-    "monitoring": (("monitoring", "sample", "--json"), {0}, 7), "doctor": (("doctor", "--json", "--seconds", "0"), {0, 10, 11}, 0),
+    "monitoring": (("monitoring", "sample", "--json"), {0}, 3), "doctor": (("doctor", "--json", "--seconds", "0"), {0, 10, 11}, 0),
     "advise": (("place", "advise", "--json", "--flash", "1GB", "--for", "0"), {0}, 3), "status": (("place", "status", "--json"), {0}, 0),
 }  # fmt: skip
 
