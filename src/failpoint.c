@@ -211,8 +211,16 @@ bool
 fc_breaks(const char *rule)
 {
 	const char *broken = getenv("FC_BREAK");
+	Size		length = strlen(rule);
 
-	return unlikely(broken != NULL) && strcmp(broken, rule) == 0;
+	while (unlikely(broken != NULL))
+	{
+		if (strncmp(broken, rule, length) == 0 && (broken[length] == '\0' || broken[length] == ','))
+			return true;
+		broken = strchr(broken, ',');
+		broken = broken != NULL ? broken + 1 : NULL;
+	}
+	return false;
 }
 
 uint64

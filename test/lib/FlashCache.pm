@@ -272,16 +272,19 @@ sub round_sql
 	return $is_missing eq 't' ? '' : 'SELECT pg_flashcache_enable();';
 }
 
+# Where steps are of one size, each round does the same, and loses the same page.
+sub slow_step { my ($round) = @_; return 1 + 5 * $round % 16 }
+
 # The relation into shared buffers in small steps: one larger than them pushes its own beginning out.
 sub prewarm_slowly
 {
-	my ($node, $database, $relation, $pages) = @_;
+	my ($node, $database, $relation, $pages, $step) = @_;
 	my $round = round_sql($node, $database);
 	my $sql   = '';
 
-	for (my $from = 0; $from < $pages; $from += 16)
+	for (my $from = 0; $from < $pages; $from += $step)
 	{
-		my $to = min($from + 16, $pages) - 1;
+		my $to = min($from + $step, $pages) - 1;
 		$sql .= "SELECT pg_prewarm('$relation', 'buffer', 'main', $from, $to); $round";
 	}
 	return $sql;
@@ -290,7 +293,7 @@ sub prewarm_slowly
 # Like fc_evict_all, in small steps.
 sub evict_slowly
 {
-	my ($node) = @_;
+	my ($node, $step) = @_;
 	my $standby = $node->safe_psql('postgres', 'SELECT pg_is_in_recovery()') eq 't';
 	my $table   = filler($standby);
 	my $pages   = $node->safe_psql('postgres', "SELECT coalesce(max(id), 0) FROM $table");
@@ -298,9 +301,9 @@ sub evict_slowly
 	my $round   = round_sql($node, 'postgres');
 
 	return if $round eq '';
-	for (my $from = 1; $from <= $pages; $from += 16)
+	for (my $from = 1; $from <= $pages; $from += $step)
 	{
-		$sql .= "SELECT count(pad) FROM $table WHERE id BETWEEN $from AND $from + 15; $round";
+		$sql .= "SELECT count(pad) FROM $table WHERE id BETWEEN $from AND $from + $step - 1; $round";
 	}
 	$node->safe_psql('postgres', $sql);
 	return;
@@ -339,9 +342,9 @@ sub fc_to_flash
 		# In mode 'buffer' every page gets an ordinary buffer, of tables and indexes alike. If the writer comes too late time
 		# and again, the hand goes on only after it has made a round.
 		my $slow = $round > 5;
-		my $read = $slow ? prewarm_slowly($node, $database, $relation, $pages) : "SELECT pg_prewarm('$relation', 'buffer');";
+		my $read = $slow ? prewarm_slowly($node, $database, $relation, $pages, slow_step($round)) : "SELECT pg_prewarm('$relation', 'buffer');";
 		$node->safe_psql($database, "$read CHECKPOINT");
-		evict_slowly($node) if $slow;
+		evict_slowly($node, slow_step($round)) if $slow;
 		fc_evict($node, $relation, $database);
 	}
 	die "only " . fc_in_flash($node, $relation, $database) . " of $pages pages of $relation came into flash; "
