@@ -284,7 +284,7 @@ COMMENT ON COLUMN pg_stat_flashcache_persistence.not_restored_touched IS
 COMMENT ON COLUMN pg_stat_flashcache_persistence.not_restored_removed IS
 	'pages that were not, since they were no longer current when the server ended';
 COMMENT ON COLUMN pg_stat_flashcache_persistence.torn_blocks IS
-	'blocks of the log, of up to 406 pages each, that were written in part';
+	'blocks of the log, of up to 406 pages each, that are missing, damaged or cannot be read';
 COMMENT ON COLUMN pg_stat_flashcache_persistence.refused IS
 	'why the cache started empty; NULL if it did not';
 COMMENT ON COLUMN pg_stat_flashcache_persistence.stamp_checkpoint IS

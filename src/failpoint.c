@@ -66,6 +66,7 @@ static const char *const names[FC_FP_COUNT] = {
 	[FC_FP_TROUBLE_TOLD] = "trouble_told",
 	[FC_FP_DISK_READ] = "disk_read",
 	[FC_FP_LOG_WRITE] = "log_write",
+	[FC_FP_LOG_READ] = "log_read",
 	[FC_FP_WARM_GROUP] = "warm_group",
 	[FC_FP_WARM_BLOCKS] = "warm_blocks",
 	[FC_FP_WARM_STAMP] = "warm_stamp",
@@ -99,13 +100,14 @@ arm_from_start(const char *what)
 {
 	char		name[64];
 	char		action[64];
+	uint32		only = 0;
 	FcFault		fault;
 	int			id;
 
-	if (what == NULL || sscanf(what, "%63s %63s", name, action) != 2 ||
+	if (what == NULL || sscanf(what, "%63s %63s %u", name, action, &only) < 2 ||
 		(id = fc_failpoint_by_name(name)) < 0 || !fc_failpoint_action(action, &fault))
 		return;
-	fc_failpoint_arm((FcFailpointId) id, fault, 0);
+	fc_failpoint_arm((FcFailpointId) id, fault, only);
 }
 
 void

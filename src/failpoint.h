@@ -13,8 +13,8 @@
  * that nobody writes.  Points are armed from SQL through fc_failpoint_set(),
  * by superusers; the tests declare it, the extension script does not.
  *
- * FC_ARM in the environment of the postmaster, "POINT ACTION", arms one from
- * the start: where nobody can connect yet.
+ * FC_ARM in the environment of the postmaster, "POINT ACTION [ONLY]", arms one
+ * from the start: where nobody can connect yet.
  *
  * A pause is bounded (60 s), holds no lock of ours and raises nothing, so it
  * may stand inside storage-manager calls.
@@ -85,14 +85,16 @@ typedef enum FcFailpointId
 								 * since it could not read from flash */
 	FC_FP_DISK_READ,			/* delay: of a read from a data file */
 	FC_FP_LOG_WRITE,			/* faults of a write of the log */
+	FC_FP_LOG_READ,				/* error: of a read of one block of the log,
+								 * whose number plus 1 it is armed for */
 	FC_FP_WARM_GROUP,			/* K4: the device is flushed | blocks of the
-								 * table */
-	FC_FP_WARM_BLOCKS,			/* K4: blocks of the table | the slots have
+								 * journal */
+	FC_FP_WARM_BLOCKS,			/* K4: blocks of the journal | the slots have
 								 * their records */
 	FC_FP_WARM_STAMP,			/* K5: pg_control shows R | stamp; error: none
 								 * is made */
 	FC_FP_WARM_MAP,				/* K5: map | root */
-	FC_FP_WARM_LOAD,			/* K11: blocks of the table | entries */
+	FC_FP_WARM_LOAD,			/* K11: blocks of the journal | entries */
 	FC_FP_BUFFERS_LOAD,			/* K13: before some pages of a relation are
 								 * loaded */
 	FC_FP_BYPASS_DUE,			/* error: the time to look at a tablespace

@@ -349,6 +349,14 @@ typedef enum FcRestore
 /* K11 */
 extern FcRestore fc_directory_restore(FcSlotNo slot, const FcRecord *record);
 
+#ifdef FC_FAILPOINTS
+/*
+ * For benches: as if the first n slots had been restored, with pages of
+ * relations that there are not.  Writer only, before the cache is active.
+ */
+extern void fc_directory_make_up(uint32 n);
+#endif
+
 /* Could epochs have been forgotten, or have come round, since the start? */
 extern bool fc_directory_epochs_whole(void);
 

@@ -18,6 +18,8 @@
  */
 #include "postgres.h"
 
+#include "access/transam.h"
+#include "catalog/pg_tablespace_d.h"
 #include "directory/directory_internal.h"
 #include "failpoint.h"
 
@@ -205,6 +207,25 @@ fc_directory_restore(FcSlotNo slot, const FcRecord *record)
 	LWLockRelease(lock);
 	return result;
 }
+
+#ifdef FC_FAILPOINTS
+void
+fc_directory_make_up(uint32 n)
+{
+	Assert(fc_directory_is_mine());
+	for (FcSlotNo slot = 0; slot < Min(n, fc_dir->slots); slot++)
+	{
+		FcRecord	record = {0};
+
+		/* each is of 1 GB, in a database that there is not */
+		record.tag.spc = DEFAULTTABLESPACE_OID;
+		record.tag.db = FirstNormalObjectId - 1;
+		record.tag.rel = FirstNormalObjectId + slot / RELSEG_SIZE;
+		record.tag.blk = slot % RELSEG_SIZE;
+		(void) fc_directory_restore(slot, &record);
+	}
+}
+#endif
 
 void
 fc_directory_doubt_restored(bool doubt)

@@ -149,6 +149,9 @@ fc_store_read_log(uint32 first, char *const *blocks, int n, int timeout_ms)
 		for (int i = 0; i < n; i++)
 			r->offset[i] = log_offset(first) + (off_t) i * BLCKSZ;
 		result = fc_call_make(r, timeout_ms);
+		for (int i = 0; i < n; i++)
+			if (fc_failpoint_fault_of(FC_FP_LOG_READ, first + i).action == FC_FP_ERROR)
+				result = -EIO;
 	}
 	pgstat_report_wait_end();
 	for (int i = 0; r != NULL && result == bytes && i < n; i++)

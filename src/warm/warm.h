@@ -4,7 +4,7 @@
  *	  Entries that survive an end of the server: src/warm.md.
  *
  * The log on flash, the files in the data directory, and loading.  The rules
- * K1 to K14 are those of src/warm.md.
+ * K1 to K18 are those of src/warm.md.
  *
  * Without `keep` (pg_flashcache.persistence = off) nothing here does anything.
  * All functions but the first ones are for the writer; flash is reached by

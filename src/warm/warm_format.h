@@ -22,7 +22,7 @@
 #include "directory/directory.h"
 
 #define FC_WARM_MAGIC		"fc warm root\n\032\001"
-#define FC_WARM_FORMAT		2
+#define FC_WARM_FORMAT		3
 
 #define FC_WARM_ROOTS		2
 #define FC_WARM_MAPS		2
@@ -69,6 +69,7 @@ typedef struct FcWarmRoot
 	uint64		w;				/* K6, the largest so far */
 	bool		stamped;
 	bool		fsync_was_off;	/* K9, since the log was begun */
+	bool		doubtful;		/* K12, since then */
 	uint8		map;			/* which of the two */
 	uint32		map_crc;
 	char		boot_id[FC_BOOT_ID_BYTES];	/* when it was off */

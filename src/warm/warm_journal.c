@@ -107,6 +107,7 @@ fc_warm_write_records(uint32 timeline)
 	uint32		taken;
 	int			n;
 
+	Assert(fc_warm->writing && fc_directory_is_mine());
 	StaticAssertStmt(FC_WARM_MOST_LISTED <= 4 * FC_WARM_LISTED && FC_STORE_MAX_RUN >= 64, "a group of the log does not fit");
 	for (uint32 i = 0; i < nlisted; i += FC_WARM_LISTED)
 		put_listed(&group, listed + i, Min(nlisted - i, FC_WARM_LISTED));
@@ -142,7 +143,25 @@ fc_warm_write_records(uint32 timeline)
 FcIo
 fc_warm_read_journal(uint32 place, int n)
 {
-	return fc_store_read_log(fc_warm_journal_at(fc_directory_slots()) + place, fc_warm_blocks, n, fc_warm_timeout());
+	uint32		first = fc_warm_journal_at(fc_directory_slots()) + place;
+	FcIo		io = fc_store_read_log(first, fc_warm_blocks, n, fc_warm_timeout());
+
+	if (io != FC_IO_FAILED)
+		return io;
+
+	/*
+	 * One that cannot be read costs its records.  Several in a row make the
+	 * device go off.
+	 */
+	for (int i = 0; i < n; i++)
+	{
+		io = fc_store_read_log(first + i, fc_warm_blocks + i, 1, fc_warm_timeout());
+		if (io == FC_IO_BROKEN)
+			return io;
+		if (io == FC_IO_FAILED)
+			memset(fc_warm_blocks[i], 0, BLCKSZ);
+	}
+	return FC_IO_OK;
 }
 
 /*
@@ -175,6 +194,7 @@ fc_warm_find_end(const FcWarmRoot *root, uint64 *end)
 			if (!fc_warm_block_valid(&block, root->log, slots) ||
 				block.number < at + i || block.number % blocks != place + i)
 				continue;
+			Assert(block.number - i >= at);
 			at = block.number - i;
 			*end = block.number + 1;
 		}

@@ -99,8 +99,9 @@ read_root(void)
 	{
 		FcWarmRoot	r;
 
+		/* one that can be read suffices */
 		if (fc_store_read_log(i, fc_warm_blocks, 1, fc_warm_timeout()) != FC_IO_OK)
-			return false;
+			continue;
 		memcpy(&r, fc_warm_blocks[0], sizeof(r));
 		if (!fc_warm_root_valid(&r, fc_directory_slots()) || (found && r.number < root.number))
 			continue;
@@ -118,15 +119,20 @@ read_map(void)
 	uint32		nblocks = fc_warm_map_blocks(fc_directory_slots());
 	uint32		at = fc_warm_map_at(fc_directory_slots(), root.map);
 	pg_crc32c	crc;
+	uint32		n;
 
 	map = malloc((Size) nblocks * BLCKSZ);
 	INIT_CRC32C(crc);
-	for (uint32 i = 0; map != NULL && i < nblocks; i++)
+	for (uint32 i = 0; map != NULL && i < nblocks; i += n)
 	{
-		if (fc_store_read_log(at + i, fc_warm_blocks, 1, fc_warm_timeout()) != FC_IO_OK)
+		n = Min(nblocks - i, FC_STORE_MAX_RUN);
+		if (fc_store_read_log(at + i, fc_warm_blocks, n, fc_warm_timeout()) != FC_IO_OK)
 			return false;
-		memcpy(map + (Size) i * BLCKSZ, fc_warm_blocks[0], BLCKSZ);
-		COMP_CRC32C(crc, fc_warm_blocks[0], BLCKSZ);
+		for (uint32 j = 0; j < n; j++)
+		{
+			memcpy(map + (Size) (i + j) * BLCKSZ, fc_warm_blocks[j], BLCKSZ);
+			COMP_CRC32C(crc, fc_warm_blocks[j], BLCKSZ);
+		}
 	}
 	FIN_CRC32C(crc);
 	return map != NULL && crc == root.map_crc;
@@ -267,7 +273,9 @@ typedef struct Loading
 	uint64		end;			/* of the journal: the number behind its last
 								 * block */
 	uint64		last_group;
-	uint32		stretch;		/* whose turn it is */
+	uint32		stretch;		/* whose turn it was when the last group began */
+	uint64		turned;			/* a bit for each stretch from there on: the
+								 * group has it */
 	uint64		w;
 	uint64		restored;
 	uint64		touched;
@@ -315,11 +323,13 @@ static bool
 load_block(Loading *l, uint64 number, bool ever, const char *bytes)
 {
 	static FcWarmBlock block;
+	uint32		stretches = fc_warm_stretches(fc_directory_slots());
 
 	memcpy(&block, bytes, sizeof(block));
 	if (!fc_warm_block_valid(&block, root.log, fc_directory_slots()))
 	{
-		l->torn += block.log == root.log;	/* else it was never written */
+		/* else it was never written */
+		l->torn += ever || block.log == root.log;
 		return true;
 	}
 
@@ -330,7 +340,10 @@ load_block(Loading *l, uint64 number, bool ever, const char *bytes)
 	if (block.number >= l->end)
 		return refuse("blocks of its log are missing");
 	if (!ever || block.number != number)
-		return true;			/* that one has not come to flash */
+	{
+		l->torn += ever;		/* that one has not come to flash */
+		return true;
+	}
 	if (block.group > stamp.group && block.timeline != stamp.timeline)
 		return refuse("its log was written on timeline %u, the server is on timeline %u", block.timeline, stamp.timeline);
 	if (block.group > stamp.group && map != NULL && invalidated != NULL)
@@ -341,9 +354,16 @@ load_block(Loading *l, uint64 number, bool ever, const char *bytes)
 	if (block.group > l->last_group)
 	{
 		l->last_group = block.group;
-		l->stretch = block.stretch % fc_warm_stretches(fc_directory_slots());
+		l->stretch = block.stretch % stretches;
+		l->turned = 0;
 		if (block.group > stamp.group && block.hand < fc_directory_slots())
 			fc_directory_set_hand(block.hand);
+	}
+	if (block.group == l->last_group && block.first != FC_NO_SLOT)
+	{
+		uint32		turn = (block.first / FC_WARM_RECORDS + stretches - l->stretch) % stretches;
+
+		l->turned |= turn < 64 ? UINT64CONST(1) << turn : 0;
 	}
 	l->w = Max(l->w, block.w);
 	/* backwards, as the blocks: the last of two counts */
@@ -403,7 +423,8 @@ fc_warm_load(void)
 	result = load_journal(&l);
 	free(l.seen);
 	/* K12; a block that was spoilt leaves older records of its slots */
-	fc_directory_doubt_restored(!clean || l.torn > 0);
+	root.doubtful |= !clean || l.torn > 0;
+	fc_directory_doubt_restored(root.doubtful);
 	if (result == FC_WARM_LOADED && !fc_directory_epochs_whole())
 	{
 		(void) refuse("too many relations were removed");
@@ -420,7 +441,10 @@ fc_warm_load(void)
 	fc_warm->root.stamp = stamp;
 	fc_warm->group = Max(l.last_group, stamp.group);
 	fc_warm->next = l.end;
-	fc_warm->stretch = l.stretch;
+	/* what the last group has of its turns is durable with the next root */
+	for (; (l.turned & 1) != 0; l.turned >>= 1)
+		l.stretch++;
+	fc_warm->stretch = l.stretch % fc_warm_stretches(fc_directory_slots());
 	fc_warm->w = Max(l.w, root.w);
 	fc_warm->wrong_seen = fc_stats_total(FC_RESTORED_WRONG);
 	loading_us = (fc_now_ns() - begin) / 1000;

@@ -25,10 +25,11 @@
 #include "warm/warm_internal.h"
 
 /*
- * Slots that may be written without their records, beside a batch: less than
- * half of WRONG_LIMIT, since the blocks of a group are durable with the next.
+ * Slots that may be written without their records, beside a batch: as many as
+ * one block lists.  That is less than half of WRONG_LIMIT, which a loss of power
+ * may leave, since the blocks of a group are durable with the next.
  */
-#define MOST_TAKEN 448
+#define MOST_TAKEN 275
 #define LEAST_TAKEN 64
 
 /* K12 */
@@ -70,6 +71,7 @@ void
 fc_warm_start(void)
 {
 	char	   *memory;
+	bool		was_left;
 
 	if (fc_warm == NULL)
 		return;
@@ -77,6 +79,7 @@ fc_warm_start(void)
 	fc_warm_blocks = MemoryContextAlloc(TopMemoryContext, FC_STORE_MAX_RUN * sizeof(char *));
 	for (int i = 0; i < FC_STORE_MAX_RUN; i++)
 		fc_warm_blocks[i] = memory + (Size) i * BLCKSZ;
+	was_left = fc_warm->left;
 	fc_warm->left = false;
 	if (!fc_directory_track(FC_WARM_RECORDS, fc_failpoint_number("FC_WARM_LISTED", FC_WARM_MOST_LISTED)))
 	{
@@ -86,8 +89,9 @@ fc_warm_start(void)
 	}
 	if (!fc_warm->writing)
 		return;
-	/* a writer before this one knew which slots have no record yet */
-	fc_directory_taken_all();
+	/* a writer before this one knew which slots have no record yet, if any */
+	if (!was_left || fc_breaks("left"))
+		fc_directory_taken_all();
 	takes_over = true;
 	set_writing(true);			/* of this process, too */
 }

@@ -123,6 +123,10 @@ fc_writer_open_device(FcReason *error)
 	}
 	if (!fc_cache_try_flash(error) || (pending && !load_log(&restored, error)))
 		return false;
+#ifdef FC_FAILPOINTS
+	if (!restored)
+		fc_directory_make_up(fc_failpoint_number("FC_MADE_UP", 0));
+#endif
 	if (fc_warm_begin(restored) == FC_IO_BROKEN)
 	{
 		*error = *fc_store_trouble();

@@ -134,9 +134,18 @@ sub write_pages
 {
 	my ($node, $n) = @_;
 	my $table = 'many' . @{ $many{ $node->name } //= [] };
-	push @{ $many{ $node->name } }, $table;
+	push @{ $many{ $node->name } }, [ $table, $n ];
 	fc_table($node, 'postgres', $table, 'v1', $n);
 	fc_push_out($node, fc_tag($node, 'postgres', $table));
+	fc_writer_round($node);
+	return;
+}
+
+# All of them are read.
+sub read_all
+{
+	my ($node) = @_;
+	fc_fetch($node, 'postgres', @$_) foreach @{ $many{ $node->name } };
 	fc_writer_round($node);
 	return;
 }
@@ -210,8 +219,9 @@ stamp($node);
 	push @counts, [ $taken->() ];
 	for (1 .. 40)
 	{
-		last if { fc_stat($node, 'inserts') }->{inserts} >= $counts[1]->[0] + 1500;
-		write_pages($node, 500);
+		# in small steps: the journal has room for so many groups only
+		last if { fc_stat($node, 'inserts') }->{inserts} >= $counts[1]->[0] + 1200;
+		write_pages($node, 100);
 	}
 	push @counts, [ $taken->() ];
 	stamp($node);
@@ -225,7 +235,7 @@ stamp($node);
 	$records += $_->{n} foreach @listed;
 	my $stamps = root($node)->{number} - $root->{number};
 
-	cmp_ok($records, '>=', 1500, 'so many pages have come to flash');
+	cmp_ok($records, '>=', 1200, 'so many pages have come to flash');
 	cmp_ok($records, '>=', $counts[2]->[0] - $counts[1]->[0], 'each of them is listed');
 	cmp_ok($records, '<=', $counts[3]->[0] - $counts[0]->[0] + $counts[3]->[1] - $counts[0]->[1], 'and nothing else');
 	is(scalar @new, $new[-1]->{number} - $before[-1]->{number}, 'each block has the next number');
@@ -281,7 +291,7 @@ foreach my $broken (0, 1)
 	write_pages($node, 500);
 	stamp($node);
 	crash($node, $broken ? 'K18' : '');
-	fc_fetch($node, 'postgres', $_, 500) foreach @{ $many{main} };
+	read_all($node);
 	my $wrong = persistence($node, 'restored_wrong');
 	if ($broken) { cmp_ok($wrong, '>', 0, 'K18 broken: slots have other pages than their records') }
 	else { is($wrong, 0, 'K18 kept: none has') }
@@ -321,24 +331,34 @@ stamp($node);
 	my @new    = grep { $_->{number} > $number } journal($node);
 	my @listed = grep { $_->{listed} } @new;
 	is(scalar(grep { $_->{n} > 10 } @listed), 0, 'stretches: a few slots are listed');
-	cmp_ok(@new - @listed, '>', 3 * @listed, 'stretches: of the others there are stretches');
+	cmp_ok(@new - @listed, '>=', 2 * @listed, 'stretches: of the others there are stretches');
 	stamp($node);
 	crash($node);
 	is_right($node, 'stretches');
 }
 
-# Another writer in the same run does not know which slots have no record: it writes all stretches, then goes on.
+# Another writer in the same run goes on where the one before it has left the log complete. If that one has not, it does not
+# know which slots have no record: it writes all stretches, then goes on.
+foreach my $complete (1, 0)
 {
+	$node->stop;
+	start($node, $complete ? '' : 'left');
 	my $writer = $node->safe_psql('postgres', 'SELECT writer_pid FROM pg_stat_flashcache');
 	fc_warm($node, undef, 'postgres', 't', 'u');
 	stamp($node);
 	my $end = root($node)->{next};
 	kill 'TERM', $writer or die "no writer: $!";
 	$node->poll_query_until('postgres', "SELECT state = 'active' AND writer_pid <> $writer FROM pg_stat_flashcache") or die 'no writer';
-	write_pages($node, 500);
-	fc_writer_round($node) while (journal($node))[-1]->{number} < $end + STRETCHES;
-	my %first = map { $_->{first} => 1 } grep { $_->{number} >= $end && !$_->{listed} } journal($node);
-	is(scalar keys %first, STRETCHES, 'another writer: all stretches are written');
+	write_pages($node, 100);
+	for (1 .. 100)
+	{
+		last if $complete || (journal($node))[-1]->{number} >= $end + STRETCHES;
+		fc_writer_round($node);
+	}
+	my @new = grep { $_->{number} >= $end } journal($node);
+	my %first = map { $_->{first} => 1 } grep { !$_->{listed} } @new;
+	if ($complete) { is(scalar(grep { $_->{listed} } @new), @new / 2, 'another writer: it goes on') }
+	else { is(scalar keys %first, STRETCHES, 'another writer: all stretches are written') }
 	crash($node);
 	is_right($node, 'another writer');
 }
@@ -410,4 +430,114 @@ $node->stop;
 }
 
 $node->stop;
+
+# ---- what is restored wrongly, and how long that is expected ----
+
+my $edges = new_node('edges');
+fc_warm($edges, undef, 'postgres', 't', 'u');
+write_pages($edges, 500) for 1 .. 12;
+is($edges->safe_psql('postgres', 'SELECT used > 0.9 * slots FROM pg_stat_flashcache'), 't', 'each slot has had a page');
+
+# The pages of `many` tables that are on flash: table and block.
+sub many_on_flash
+{
+	my ($node) = @_;
+	return map { $_ => 1 } split /\n/, $node->safe_psql('postgres', q{SELECT relname, relblocknumber
+		FROM pg_flashcache_pages p JOIN pg_class c ON c.relfilenode = p.relfilenode WHERE relname LIKE 'many%'});
+}
+
+# A crash, then a clean restart: the slots that had no record yet are as doubtful as after the crash.
+fc_table($edges, 'postgres', 'late', 'v0', 30);
+{
+	my ($bytes, %before);
+	for my $try (1 .. 20)
+	{
+		# fewer than a group is written for
+		fc_push_out($edges, fc_tag($edges, 'postgres', 'late'));
+		fc_writer_round($edges);
+		stamp($edges);
+		$bytes  = persistence($edges, 'log_bytes');
+		%before = many_on_flash($edges);
+		fc_rewrite_rows($edges, 'postgres', 'late', "v$try");
+		fc_push_out($edges, fc_tag($edges, 'postgres', 'late'));
+		fc_writer_round($edges);
+		last if persistence($edges, 'log_bytes') == $bytes;
+	}
+	is(persistence($edges, 'log_bytes'), $bytes, 'pages on flash have no record');
+	my %after = many_on_flash($edges);
+	my @evicted = grep { !$after{$_} } sort keys %before;
+	cmp_ok(scalar @evicted, '>=', 20, 'pages have been evicted for them');
+	crash($edges);
+	$edges->stop;
+	start($edges);
+	# before anything else gets their slots
+	$edges->safe_psql('postgres', join ' ', 'SET enable_seqscan = off;',
+		map { my ($table, $block) = split /\|/; "SELECT count(val) FROM $table WHERE ctid = '($block,1)';" } @evicted);
+	cmp_ok(persistence($edges, 'restored_wrong'), '>', 0, 'a crash, then a clean restart: some slots have other pages');
+	is_quiet($edges);
+}
+
+# Blocks of the journal of which nothing is left, or only the second half.
+foreach my $bytes (PAGE / 2, PAGE)
+{
+	stamp($edges);
+	write_pages($edges, 500) for 1 .. 2;
+	$edges->stop;
+	my @blocks = journal($edges);
+	my @spoilt = (sort { $b->{n} <=> $a->{n} } grep { $_->{listed} } @blocks[ -16 .. -1 ])[ 0 .. 3 ];
+	open my $fh, '+<', fc_flash_file($edges) or die $!;
+	binmode $fh;
+	foreach my $block (@spoilt)
+	{
+		seek $fh, JOURNAL + PAGE * $block->{place}, 0;
+		print $fh "\0" x $bytes;
+	}
+	close $fh;
+	start($edges);
+	is(persistence($edges, 'torn_blocks, refused'), '4|', "$bytes bytes of blocks are lost: it is seen");
+	read_all($edges);
+	is_quiet($edges);
+	write_blocks($edges, 60);
+}
+
+# A block that cannot be read costs its records. Of two roots the older one is not needed.
+foreach my $what ('block', 'root')
+{
+	fc_warm($edges, undef, 'postgres', 't');
+	stamp($edges);
+	$edges->stop;
+	my @blocks = journal($edges);
+	my $at = $what eq 'root' ? (root($edges)->{number} + 1) % 2 : 4 + $blocks[-9]->{place};
+	{
+		local $ENV{FC_ARM} = 'log_read error ' . ($at + 1);
+		start($edges);
+	}
+	my $torn = $what eq 'root' ? 0 : 1;
+	is(persistence($edges, 'torn_blocks, refused'), "$torn|", "a $what cannot be read: the log is loaded");
+	cmp_ok(persistence($edges, 'restored'), '>', SLOTS / 2, "a $what cannot be read: pages are restored");
+	is({ fc_stat($edges, 'switch_offs') }->{switch_offs}, 0, "a $what cannot be read: the device stays in use");
+	# with nothing armed
+	$edges->stop;
+	start($edges);
+	write_blocks($edges, 60);
+}
+
+# The turn goes on over all ends that lose nothing, so that no record is overwritten before its stretch had its turn.
+foreach my $end ('stop', 'crash')
+{
+	foreach my $run (1 .. 4)
+	{
+		write_pages($edges, 100);
+		stamp($edges);
+		if ($end eq 'stop') { $edges->stop; start($edges) }
+		else { crash($edges) }
+		my @before = journal($edges);
+		my ($last) = reverse grep { !$_->{listed} } @before;
+		write_pages($edges, 10);
+		stamp($edges);
+		my ($next) = grep { !$_->{listed} && $_->{number} > $before[-1]->{number} } journal($edges);
+		is($next->{first} / 406, ($last->{first} / 406 + 1) % STRETCHES, "after a $end the next stretch has its turn");
+	}
+}
+$edges->stop;
 done_testing();
