@@ -25,37 +25,6 @@ static struct
 	bool		tried[FC_DEVICES];
 }			others;
 
-bool
-fc_devices_first_is_off(void)
-{
-	return fc_store_state(FC_THE_DEVICE) == FC_DEVICE_OFF;
-}
-
-void
-fc_devices_first_is_lost(const FcReason *why)
-{
-	if (fc_store_others(FC_THE_DEVICE) && fc_cache_state() == FC_STATE_ACTIVE)
-		fc_store_set_state(FC_THE_DEVICE, FC_DEVICE_OFF, why);
-	else
-		fc_cache_set_state(FC_STATE_OFF, why);	/* O1 */
-}
-
-void
-fc_devices_first_is_back(void)
-{
-	if (!fc_devices_first_is_off())
-		return;
-	fc_store_set_state(FC_THE_DEVICE, FC_DEVICE_ACTIVE, NULL);
-	fc_devices_set_flags(FC_THE_DEVICE, (uint32) fc_setting_size, true, true);
-
-	/*
-	 * where the cache was in use meanwhile, the series goes on if there is
-	 * trouble again
-	 */
-	if (fc_cache_state() != FC_STATE_ACTIVE)
-		fc_devices_forget_trouble(FC_THE_DEVICE);
-}
-
 void
 fc_devices_first_begins_anew(void)
 {

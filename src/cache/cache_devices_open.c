@@ -26,7 +26,6 @@
 #include "cache/cache_devices_internal.h"
 #include "cache/cache_internal.h"
 #include "compat.h"
-#include "durable.h"
 #include "failpoint.h"
 #include "settings.h"
 
@@ -35,42 +34,8 @@
 #define SOON_MS 2
 #define LATER_MS 50
 
-/* The list, if it could not be written, is tried again after that. */
-#define LIST_PAUSE_S 10
-#define LIST_RETRIED "It is written again every 10 s, and by the next change of a device; the server's log says when that has worked."
-
-typedef enum OpeningStep
-{
-	OPENING_NONE,
-	OPENING_ASKED,
-	OPENING_OPENED,
-	OPENING_TRIED,
-} OpeningStep;
-
-/* What is under way for each device: the step that is being looked for. */
-typedef struct DeviceOpening
-{
-	OpeningStep step;
-	bool		make;			/* it is being added: the file may be made */
-	uint32		log_blocks;
-	uint64		since;			/* ns */
-} DeviceOpening;
-
-static DeviceOpening openings[FC_DEVICES];
-
 /* That is being opened. */
 static FcDeviceNo opening;
-
-/* The file of the list is older than the list. */
-static bool unwritten = false;
-static FcReason list_trouble;	/* why, then */
-static uint64 list_retry_at;	/* ns */
-
-bool
-fc_devices_opens(FcDeviceNo no)
-{
-	return openings[no].step != OPENING_NONE;
-}
 
 int
 fc_devices_look_again_ms(void)
@@ -79,7 +44,7 @@ fc_devices_look_again_ms(void)
 
 	for (FcDeviceNo no = 0; no < FC_DEVICES; no++)
 		if (fc_devices_opens(no) && ms != SOON_MS)
-			ms = fc_now_ns() - openings[no].since < SOON_NS ? SOON_MS : LATER_MS;
+			ms = fc_now_ns() - fc_devices_openings[no].since < SOON_NS ? SOON_MS : LATER_MS;
 	return ms;
 }
 
@@ -88,7 +53,7 @@ fc_devices_stop_opening(FcDeviceNo no)
 {
 	if (!fc_devices_opens(no))
 		return;
-	openings[no].step = OPENING_NONE;
+	fc_devices_openings[no].step = FC_OPENING_NONE;
 	fc_store_turn_away(no);
 }
 
@@ -104,84 +69,12 @@ before_use(bool same)
 	fc_failpoint(FC_FP_SWITCH_PURGED);
 }
 
-/* ---- the list ---- */
-
-void
-fc_devices_note_identity(FcDeviceNo no, FcDeviceEntry *entry)
-{
-	memcpy(entry->identity, fc_store_identity(no), sizeof(entry->identity));
-	entry->opened = true;
-	fc_list_set_entry(no, entry);
-}
-
-static bool
-write_list(void)
-{
-	FcDeviceEntry first;
-
-	(void) fc_list_entry(FC_THE_DEVICE, &first);
-	first.slots = (uint32) fc_setting_size;
-	fc_list_set_entry(FC_THE_DEVICE, &first);
-	unwritten = !fc_list_write();
-	if (!unwritten)
-		return true;
-	list_retry_at = fc_now_ns() + LIST_PAUSE_S * UINT64CONST(1000000000);
-	return fc_fail(&list_trouble, errno == ENOSPC || errno == EDQUOT ?
-				   "Free space in the data directory. " LIST_RETRIED :
-				   "See to it that the server can write that file and \"" FC_DEVICES_FILE FC_TMP "\" there. " LIST_RETRIED,
-				   "could not write \"%s\" to the data directory: %m", FC_DEVICES_FILE);
-}
-
-void
-fc_devices_write_list(void)
-{
-	if (!write_list())
-		ereport(WARNING,
-				(errmsg("pg_flashcache %s", list_trouble.message),
-				 errdetail("After a restart the devices of the flash cache are those that it named before."),
-				 errhint("%s", list_trouble.hint)));
-}
-
-static void
-write_again(void)
-{
-	if (write_list())
-		ereport(LOG,
-				(errmsg("pg_flashcache has written \"%s\", which it could not write before", FC_DEVICES_FILE)));
-}
-
-void
-fc_devices_retry_list(void)
-{
-	if (unwritten && fc_now_ns() >= list_retry_at)
-		write_again();
-}
-
-bool
-fc_devices_list_written(FcReason *why)
-{
-	if (unwritten)
-		write_again();
-	if (unwritten)
-		*why = list_trouble;
-	return !unwritten;
-}
-
-void
-fc_devices_offer(FcDeviceNo no)
-{
-	FcDeviceEntry entry;
-
-	if (fc_list_offer(no) && fc_list_entry(no, &entry) && !entry.adding)
-		fc_devices_write_list();
-}
-
 /* ---- the steps ---- */
 
 static FcStoreStep
 begin_to_open(FcDeviceNo no, FcReason *error)
 {
-	DeviceOpening *o = &openings[no];
+	FcDeviceOpening *o = &fc_devices_openings[no];
 	FcDeviceEntry entry;
 	FcKnownDevice known;
 
@@ -211,7 +104,7 @@ begin_to_try(FcDeviceNo no, FcReason *error)
 		 * one that is being added is in the list when it can be used: else it
 		 * is no device
 		 */
-		if (!openings[no].make)
+		if (!fc_devices_openings[no].make)
 			fc_devices_write_list();
 	}
 	if (!fc_store_can_bound(no, fc_setting_io_timeout, error))
@@ -241,7 +134,7 @@ begin_to_use(FcDeviceNo no)
 	fc_store_set_state(no, FC_DEVICE_ACTIVE, NULL); /* O4 */
 	fc_devices_set_flags(no, entry.slots, true, true);	/* D2 */
 	fc_devices_note_active(no);
-	if (openings[no].make)
+	if (fc_devices_openings[no].make)
 	{
 		/* D8: from here on it is a device */
 		entry.adding = false;
@@ -259,11 +152,11 @@ begin_to_use(FcDeviceNo no)
 static FcStoreStep
 go_on(FcDeviceNo no, FcStoreStep step, FcReason *error)
 {
-	DeviceOpening *o = &openings[no];
+	FcDeviceOpening *o = &fc_devices_openings[no];
 
-	while (step == FC_STEP_DONE && o->step != OPENING_TRIED)
+	while (step == FC_STEP_DONE && o->step != FC_OPENING_TRIED)
 	{
-		if (o->step == OPENING_ASKED)
+		if (o->step == FC_OPENING_ASKED)
 			step = begin_to_open(no, error);
 		else
 			step = begin_to_try(no, error);
@@ -273,14 +166,14 @@ go_on(FcDeviceNo no, FcStoreStep step, FcReason *error)
 		return step;
 	if (step == FC_STEP_DONE)
 		begin_to_use(no);
-	o->step = OPENING_NONE;
+	o->step = FC_OPENING_NONE;
 	return step;
 }
 
 FcStoreStep
 fc_devices_begin_to_open(FcDeviceNo no, bool make, uint32 log_blocks, FcReason *error)
 {
-	DeviceOpening *o = &openings[no];
+	FcDeviceOpening *o = &fc_devices_openings[no];
 
 	Assert(fc_directory_is_mine() && !fc_devices_opens(no));
 	if (no != FC_THE_DEVICE && !fc_devices_place(no, error))
@@ -288,7 +181,7 @@ fc_devices_begin_to_open(FcDeviceNo no, bool make, uint32 log_blocks, FcReason *
 	o->make = make;
 	o->log_blocks = log_blocks;
 	o->since = fc_now_ns();
-	o->step = OPENING_ASKED;
+	o->step = FC_OPENING_ASKED;
 	return go_on(no, fc_store_begin_to_ask(no, fc_setting_io_timeout, error), error);
 }
 
@@ -301,7 +194,7 @@ fc_devices_look(FcDeviceNo no, FcReason *error)
 	Assert(fc_directory_is_mine() && fc_devices_opens(no));
 	opening = no;
 	step = fc_store_look(no, fc_setting_io_timeout, before_use, &trial, error);
-	if (openings[no].step == OPENING_TRIED && step != FC_STEP_MORE)
+	if (fc_devices_openings[no].step == FC_OPENING_TRIED && step != FC_STEP_MORE)
 		fc_cache_end_trial(&trial, step == FC_STEP_DONE, error);
 	return go_on(no, step, error);
 }

@@ -157,12 +157,6 @@ fc_extents_hit(const FcSlotRef *ref)
 
 /* ---- the writer ---- */
 
-FcMark
-fc_extents_mark(void)
-{
-	return pg_atomic_read_u32(&fc_cache->extents) != 0 ? FC_MARK_ASKED : FC_MARK_NONE;
-}
-
 static void
 set_state(FcExtentsState state, uint32 interval)
 {

@@ -25,7 +25,6 @@
 #include "directory/directory.h"
 #include "failpoint.h"
 #include "handoff.h"
-#include "handoff_hints.h"
 #include "pagecmp.h"
 #include "rules/rules.h"
 #include "settings.h"
@@ -80,51 +79,29 @@ fc_cache_fill_start(void)
 	fc_directory_reclaim();
 }
 
+void
+fc_cache_fill_forget(void)
+{
+	nstaged = 0;
+	sweep_at = FC_NO_SLOT;
+}
+
+#ifdef USE_ASSERT_CHECKING
+
+bool
+fc_cache_fill_has_staged(void)
+{
+	return nstaged > 0;
+}
+
+#endif
+
 char	   *const *
 fc_cache_idle_pages(void)
 {
 	StaticAssertStmt(BATCH >= FC_IDLE_PAGES, "too few pages");
 	Assert(pages[0] != NULL && nstaged == 0);
 	return pages;
-}
-
-void
-fc_cache_purge(void)
-{
-	Assert(fc_directory_is_mine() && fc_cache_state() != FC_STATE_ACTIVE);
-	pg_atomic_write_u32(&fc_cache->distrusted, 0);
-	pg_memory_barrier();		/* whoever sets it from here on wants another
-								 * one */
-	nstaged = 0;
-	sweep_at = FC_NO_SLOT;
-	fc_handoff_clear();			/* guards of unknown age, too */
-	fc_hints_clear();
-	fc_directory_purge();
-	fc_looked_forget();
-	fc_cache_scrub_again();
-}
-
-void
-fc_cache_purge_unless(bool same)
-{
-	Assert(fc_directory_is_mine() && fc_cache_state() != FC_STATE_ACTIVE);
-	Assert(nstaged == 0);		/* no fill spans this */
-	same &= !fc_store_doubtful(FC_THE_DEVICE);
-	if ((!same && !fc_devices_there()) || pg_atomic_read_u32(&fc_cache->distrusted) != 0)
-	{
-		fc_cache_purge();
-		return;
-	}
-	/* the others keep theirs */
-	if (!same)
-		fc_devices_forget(FC_THE_DEVICE);
-
-	/*
-	 * entries have their checksums; that a slot was erased is but the word of
-	 * a device that was out of sight
-	 */
-	fc_directory_forget_erased();
-	fc_cache_scrub_again();
 }
 
 /* Under these settings, and once a damaged page was seen, a clean buffer may differ from the disk. */

@@ -99,6 +99,12 @@ extern int	fc_cache_ahead_take(const FcTag *tag, const FcSlotRef *ref, char *con
 
 /* ---- cache_fill.c ---- */
 
+/* What has been staged is dropped, and a sweep that is under way; for fc_cache_purge(). */
+extern void fc_cache_fill_forget(void);
+#ifdef USE_ASSERT_CHECKING
+extern bool fc_cache_fill_has_staged(void);
+#endif
+
 /* Memory of the writer for so many pages, when nothing is staged; until the next fill. */
 #define FC_IDLE_PAGES 17
 extern char *const *fc_cache_idle_pages(void);
@@ -117,7 +123,11 @@ extern void fc_cache_write_staged(const FcSlotNo *slots, int nslots, FcLoadCount
 extern void fc_extents_hit(const FcSlotRef *ref);
 
 /* The mark of a page that is evicted from the buffer pool to flash now. */
-extern FcMark fc_extents_mark(void);
+static inline FcMark
+fc_extents_mark(void)
+{
+	return pg_atomic_read_u32(&fc_cache->extents) != 0 ? FC_MARK_ASKED : FC_MARK_NONE;
+}
 
 /* ---- cache_trial.c ---- */
 

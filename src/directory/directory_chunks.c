@@ -130,39 +130,3 @@ fc_directory_chunk_used(uint32 chunk)
 {
 	return pg_atomic_read_u32(&fc_dir->chunk_used[chunk]);
 }
-
-/* D1 */
-void
-fc_directory_drain(FcSlotNo first, uint32 n)
-{
-	Assert(fc_directory_is_mine() && first + n <= fc_dir->slots);
-	for (FcSlotNo slot = first; slot < Min(first + n, fc_reached()); slot++)
-	{
-		FcSlotState state = fc_word_state(pg_atomic_read_u32(&fc_dir_entries[slot].word));
-
-		Assert(state != FC_SLOT_RESERVED);
-		if (state == FC_SLOT_USED)
-			fc_free_used(slot, FC_EVICT_AGED_OUT);
-		fc_take_slot(&fc_dir_entries[slot], FC_SLOT_FREE);
-	}
-}
-
-uint32
-fc_directory_reserve_of(FcSlotNo first, uint32 n, uint32 wanted, bool by_force, FcSlotNo *slots)
-{
-	uint32		got = 0;
-
-	Assert(fc_directory_is_mine() && first + n <= fc_dir->slots);
-	for (FcSlotNo slot = first; slot < first + n && got < wanted; slot++)
-	{
-		FcEntry    *e = &fc_dir_entries[slot];
-
-		if (by_force && fc_word_state(pg_atomic_read_u32(&e->word)) == FC_SLOT_USED)
-			fc_free_used(slot, FC_EVICT_AGED_OUT);
-		if (fc_word_state(pg_atomic_read_u32(&e->word)) != FC_SLOT_FREE)
-			continue;
-		fc_take_slot(e, FC_SLOT_RESERVED);
-		slots[got++] = slot;
-	}
-	return got;
-}

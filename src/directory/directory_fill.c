@@ -4,9 +4,6 @@
  *	  Slots on their way into the directory: guards, reservation, publication.
  *	  All but the guard in the writer process only.
  *
- * Nobody but the writer changes a slot that is free, reserved or retired; only
- * what is linked is protected by a partition's lock.
- *
  * Copyright (c) 2026, the pg_flashcache developers
  *
  *-------------------------------------------------------------------------
@@ -14,7 +11,6 @@
 #include "postgres.h"
 
 #include "directory/directory_internal.h"
-#include "rules/rules.h"
 
 /* Slots looked at to find free ones beside each other. */
 #define LOOK_FOR_FREE 65536
@@ -46,62 +42,6 @@ fc_directory_guard_broken(const FcTag *tag, uint64 hash, const FcGuard *guard)
 {
 	Assert(fc_is_hash_of(hash, tag));
 	return fc_generations_moved(hash, guard) || fc_epoch_ended(fc_tag_rel(tag), guard->epoch);
-}
-
-void
-fc_take_slot(FcEntry *e, FcSlotState state)
-{
-	uint32		word = pg_atomic_read_u32(&e->word);
-
-	Assert(fc_directory_is_mine() && state != FC_SLOT_USED && fc_word_state(word) != FC_SLOT_USED);
-	if (fc_slot_of(e) >= fc_reached())
-		pg_atomic_write_u32(&fc_dir->reached, fc_slot_of(e) + 1);
-	fc_keep_taken(fc_slot_of(e));
-	e->next = FC_NO_LINK;
-	pg_atomic_write_u32(&e->word, fc_make_word(fc_word_version(word) + 1, state, 0));
-	pg_memory_barrier();
-}
-
-void
-fc_free_used(FcSlotNo slot, FcCounter why)
-{
-	FcEntry    *e = &fc_dir_entries[slot];
-	FcTag		tag = e->tag;	/* stable: only this process publishes */
-	uint32		count = pg_atomic_read_u32(&e->word) & FC_COUNT_MASK;
-	uint64		hash = fc_directory_hash(&tag);
-	bool		was_hit = fc_slot_was_hit(slot);
-	bool		freed = false;
-	LWLock	   *lock = fc_lock_partition(hash, LW_EXCLUSIVE);
-
-	Assert(fc_directory_is_mine());
-	if (fc_word_state(pg_atomic_read_u32(&e->word)) == FC_SLOT_USED)
-	{
-		FcLink	   *link = fc_find_link(&tag, hash);
-
-		Assert(link != NULL && *link == slot + 1);
-		fc_unlink_entry(link, FC_SLOT_FREE);
-		freed = true;
-		if (why == FC_EVICT_AGED_OUT && fc_policy_by_number(fc_admission_now()))
-			fc_ghosts_remember(hash, count);
-	}
-	LWLockRelease(lock);
-	if (!freed)
-		return;
-	if (why == FC_EVICT_INVALIDATED)
-	{
-		fc_count_invalidated(fc_tag_rel(&tag));
-		return;
-	}
-	fc_count(why);
-	if (!was_hit)
-		fc_count_old_relation(fc_tag_rel(&tag), FC_REL_USELESS, 1);
-}
-
-bool
-fc_is_kept(uint32 word, const FcEntry *e, int keep_percent)
-{
-	return fc_word_state(word) == FC_SLOT_USED && (word & FC_KEPT_BIT) != 0 &&
-		fc_policy_keeps(fc_directory_kept(), fc_directory_capacity(), keep_percent) && fc_entry_current(e);
 }
 
 /* Takes the slot under the hand, if it may be taken. */
@@ -281,31 +221,6 @@ fc_directory_reserve_free(uint32 wanted, FcSlotNo *slots)
 	for (uint32 i = 0; i < n; i++)
 		fc_take_slot(&fc_dir_entries[slots[i]], FC_SLOT_RESERVED);
 	return n;
-}
-
-void
-fc_link_entry(FcEntry *e, const FcTag *tag, uint64 hash, uint32 crc, uint32 epoch, uint32 count)
-{
-	FcLink	   *head = fc_chain(hash);
-
-	Assert(fc_directory_is_mine() && LWLockHeldByMeInMode(fc_lock_of(hash), LW_EXCLUSIVE));
-	e->tag = *tag;
-	e->crc = crc;
-	pg_atomic_write_u32(&e->epoch, epoch);
-	e->next = *head;
-	fc_slot_hit(fc_slot_of(e), false);
-	*head = fc_slot_of(e) + 1;
-
-	/*
-	 * fc_directory_page() looks without the lock: the entry before its state
-	 */
-	pg_write_barrier();
-	pg_atomic_write_u32(&e->word, fc_make_word(fc_word_version(pg_atomic_read_u32(&e->word)), FC_SLOT_USED, count));
-	fc_keep_used(fc_slot_of(e), true);
-	pg_atomic_fetch_add_u32(&fc_dir->linked, 1);
-	pg_atomic_fetch_add_u32(&fc_dir->chunk_used[fc_slot_of(e) >> fc_dir->chunk_shift], 1);
-	if (fc_rule_of(fc_tag_rel(tag)) == FC_RULE_KEEP)
-		fc_set_kept(e, true);
 }
 
 FcPublish

@@ -61,16 +61,17 @@ fc_ghosts_init(void *memory, uint32 slots)
  * All begin to be forgotten: they are found in other sets from now on.  Who is
  * late looks in one of before, and leaves a number there that nobody finds.
  */
-void
-fc_directory_scale_ghosts(uint32 slots)
+bool
+fc_ghosts_scale(uint32 slots)
 {
 	Assert(fc_directory_is_mine() && slots <= most_slots);
 	if (seen_sets_for(slots) == sets_per_partition() && fc_policy_region_sets(slots) == fc_dir->region_sets)
-		return;
+		return false;
 	fc_ghosts_forget();
 	memset(&fc_dir->age, 0, sizeof(fc_dir->age));
 	pg_atomic_write_u32(&fc_dir->seen_sets, seen_sets_for(slots));
 	fc_dir->region_sets = fc_policy_region_sets(slots);
+	return true;
 }
 
 /* ---- pages ---- */
@@ -193,7 +194,6 @@ fc_ghosts_forget(void)
 	Size		per_partition = seen_sets_for(most_slots);
 
 	Assert(fc_directory_is_mine() && !fc_directory_locked());
-	fc_victims_forget();
 	if (!fc_dir->ghosts_used)
 		return;
 	for (uint32 p = 0; p < FC_PARTITIONS; p++)

@@ -100,14 +100,27 @@ typedef struct FcDirectory
 	pg_atomic_uint32 away_kept; /* the same */
 } FcDirectory;
 
-/* In shared memory; NULL without one. */
+/* ---- directory_state.c ---- */
+
+/*
+ * In shared memory; NULL without one.  Each hit reads them: hidden, so that the
+ * compiler need not go by the table of addresses.
+ */
+#pragma GCC visibility push(hidden)
 extern FcDirectory *fc_dir;
 extern LWLockPadded *fc_dir_locks;
 extern FcEntry *fc_dir_entries;
+#pragma GCC visibility pop
+
+/* What decides which pages are wanted; any process may ask. */
+extern FcAdmission fc_admission_now(void);
 
 /* ---- assertions ---- */
 
 #ifdef USE_ASSERT_CHECKING
+
+/* This process is the writer. */
+extern void fc_directory_note_mine(void);
 
 /* A hash that belongs to the tag, of a page that can be cached. */
 static inline bool
@@ -138,6 +151,17 @@ fc_scaled(uint64 hash, uint32 n)
 {
 	Assert(n > 0);
 	return (uint32) (((hash >> 32) * n) >> 32);
+}
+
+/* Locks the partition of a hash: a leaf, no second one, and none of ours beside it. */
+static inline LWLock *
+fc_lock_partition(uint64 hash, LWLockMode mode)
+{
+	LWLock	   *lock = fc_lock_of(hash);
+
+	Assert(!fc_directory_locked());
+	LWLockAcquire(lock, mode);
+	return lock;
 }
 
 /* ---- entries ---- */
@@ -202,13 +226,14 @@ fc_set_state(FcEntry *e, FcSlotState state)
 	pg_atomic_write_u32(&e->word, fc_make_word(fc_word_version(word), state, 0));
 }
 
-/* ---- directory.c: the chains ---- */
+/* ---- directory_chain.c: the chains ---- */
 
-/* Locks the partition of a hash: a leaf, no second one, and none of ours beside it. */
-extern LWLock *fc_lock_partition(uint64 hash, LWLockMode mode);
+extern Size fc_chains_size(uint32 slots);
+extern Size fc_hits_size(uint32 slots);
 
-/* Where the chain of a hash begins. */
-extern FcLink *fc_chain(uint64 hash);
+/* In memory that is zero. */
+extern void fc_chains_init(void *memory, uint32 slots);
+extern void fc_hits_init(void *memory);
 
 /* Caller holds the partition's lock.  Finds the link that leads to the tag. */
 extern FcLink *fc_find_link(const FcTag *tag, uint64 hash);
@@ -218,6 +243,9 @@ extern FcLink *fc_find_link(const FcTag *tag, uint64 hash);
  * exclusively; so the mark goes with the entry.
  */
 extern void fc_set_kept(FcEntry *e, bool kept);
+
+/* Links a slot, with that number.  Caller holds the partition's lock exclusively.  Writer only. */
+extern void fc_link_entry(FcEntry *e, const FcTag *tag, uint64 hash, uint32 crc, uint32 epoch, uint32 count);
 
 /* Caller holds the partition's lock exclusively. */
 extern void fc_unlink_entry(FcLink *link, FcSlotState new_state);
@@ -306,10 +334,10 @@ extern uint32 fc_regions_worth(uint64 region);
 /* Writer only: forgets all. */
 extern void fc_ghosts_forget(void);
 
-/* ---- directory_victims.c: which slots pages that are wanted get (writer process only) ---- */
+/* Writer only: they are those of so many slots from now on.  True: all were forgotten for it. */
+extern bool fc_ghosts_scale(uint32 slots);
 
-/* What decides; any process may ask. */
-extern FcAdmission fc_admission_now(void);
+/* ---- directory_victims.c: which slots pages that are wanted get (writer process only) ---- */
 
 /* The next slot to be reserved where numbers decide, for that page (NULL: for none in particular), or FC_NO_SLOT. */
 extern FcSlotNo fc_victims_next(const uint64 *page, int keep_percent);
@@ -328,6 +356,7 @@ extern Size fc_keep_size(uint32 slots);
 
 /* In memory that is zero.  Without it, nothing is kept. */
 extern void fc_keep_init(void *memory, uint32 slots);
+extern bool fc_keep_is_on(void);
 
 /* An entry is linked, or no longer.  Caller holds the partition's lock exclusively. */
 extern void fc_keep_used(FcSlotNo slot, bool used);
@@ -335,7 +364,13 @@ extern void fc_keep_used(FcSlotNo slot, bool used);
 /* Writer only: the slot may be written to. */
 extern void fc_keep_taken(FcSlotNo slot);
 
-/* ---- directory_fill.c: slots that are not linked (writer process only) ---- */
+/* Has the page been touched (fc_directory_touching())?  Caller holds the lock of its partition. */
+extern bool fc_keep_touched(uint64 hash);
+
+/* The version that a slot has until it is taken. */
+#define FC_FIRST_VERSION ((uint32) (FC_START_32 << FC_VERSION_SHIFT) >> FC_VERSION_SHIFT)
+
+/* ---- directory_slots.c: taking and freeing slots (writer process only) ---- */
 
 /*
  * Gives a slot that is free or retired that state and the next version, which
@@ -343,9 +378,6 @@ extern void fc_keep_taken(FcSlotNo slot);
  * earlier sees it (R3).
  */
 extern void fc_take_slot(FcEntry *e, FcSlotState state);
-
-/* Links a slot, with that number.  Caller holds the partition's lock exclusively. */
-extern void fc_link_entry(FcEntry *e, const FcTag *tag, uint64 hash, uint32 crc, uint32 epoch, uint32 count);
 
 /* Does the policy of its file keep the entry from being evicted? */
 extern bool fc_is_kept(uint32 word, const FcEntry *e, int keep_percent);

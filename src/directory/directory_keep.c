@@ -2,7 +2,7 @@
  *
  * directory_keep.c
  *	  What is known of slots and pages so that entries survive an end of the
- *	  server: src/warm.md.
+ *	  server (src/warm.md).  directory_restore.c links them again.
  *
  * Two maps in shared memory, where entries are kept; otherwise neither is there.
  * used	one bit a slot: an entry is linked.  Changed under the lock of the
@@ -18,10 +18,7 @@
  */
 #include "postgres.h"
 
-#include "access/transam.h"
-#include "catalog/pg_tablespace_d.h"
 #include "directory/directory_internal.h"
-#include "failpoint.h"
 
 static pg_atomic_uint32 *used_map = NULL;
 static pg_atomic_uint32 *touched_map = NULL;
@@ -69,6 +66,12 @@ fc_keep_init(void *memory, uint32 slots)
 	touched_bits = touched_bits_for(slots);
 }
 
+bool
+fc_keep_is_on(void)
+{
+	return used_map != NULL;
+}
+
 /* ---- the maps ---- */
 
 void
@@ -97,9 +100,6 @@ fc_keep_taken(FcSlotNo slot)
 	unlisted++;
 }
 
-/* The version that a slot has until it is taken. */
-#define FIRST_VERSION ((uint32) (FC_START_32 << FC_VERSION_SHIFT) >> FC_VERSION_SHIFT)
-
 const void *
 fc_directory_map(Size *bytes)
 {
@@ -123,8 +123,8 @@ fc_directory_note_touched(uint64 hash)
 	pg_atomic_fetch_or_u32(&touched_map[bit / 32], UINT32_C(1) << bit % 32);
 }
 
-static bool
-is_touched(uint64 hash)
+bool
+fc_keep_touched(uint64 hash)
 {
 	uint32		bit = fc_scaled(hash, touched_bits);
 
@@ -163,71 +163,6 @@ fc_directory_invalidated(uint32 since, FcInvalidated *list, int max)
 }
 
 void
-fc_directory_invalidate_again(const FcInvalidated *list, int n)
-{
-	Assert(fc_directory_is_mine());
-	for (int i = 0; i < n; i++)
-	{
-		FcRel		rel = {InvalidOid, list[i].db, list[i].rel};
-
-		if (OidIsValid(rel.rel))
-			(void) fc_epoch_invalidate(rel);
-		else
-			(void) fc_epoch_invalidate_database(rel.db);
-	}
-}
-
-FcRestore
-fc_directory_restore(FcSlotNo slot, const FcRecord *record)
-{
-	FcEntry    *e = &fc_dir_entries[slot];
-	uint64		hash = fc_directory_hash(&record->tag);
-	FcRestore	result = FC_RESTORE_DONE;
-	LWLock	   *lock;
-
-	Assert(fc_directory_is_mine() && slot < fc_dir->slots && fc_directory_touching());
-	/* the chunk is absent, or shorter, by now */
-	if (!fc_directory_has(slot))
-		return FC_RESTORE_TAKEN;
-	/* a slot that is free is changed by this process only */
-	if (pg_atomic_read_u32(&e->word) != fc_make_word(FIRST_VERSION, FC_SLOT_FREE, 0))
-		return FC_RESTORE_TAKEN;
-	lock = fc_lock_partition(hash, LW_EXCLUSIVE);
-	if (is_touched(hash) || (fc_epoch_ended(fc_tag_rel(&record->tag), FC_START_32) && !fc_breaks("K3-epoch")))
-		result = FC_RESTORE_TOUCHED;
-	else if (fc_find_link(&record->tag, hash) != NULL)
-		result = FC_RESTORE_EXISTS;
-	else
-	{
-		if (slot >= fc_reached())
-			pg_atomic_write_u32(&fc_dir->reached, slot + 1);
-		fc_dir->restored = true;
-		fc_link_entry(e, &record->tag, hash, record->crc, fc_breaks("K3-epoch") ? fc_epoch_now() : FC_START_32, 0);
-	}
-	LWLockRelease(lock);
-	return result;
-}
-
-#ifdef FC_FAILPOINTS
-void
-fc_directory_make_up(uint32 n)
-{
-	Assert(fc_directory_is_mine());
-	for (FcSlotNo slot = 0; slot < Min(n, fc_dir->slots); slot++)
-	{
-		FcRecord	record = {0};
-
-		/* each is of 1 GB, in a database that there is not */
-		record.tag.spc = DEFAULTTABLESPACE_OID;
-		record.tag.db = FirstNormalObjectId - 1;
-		record.tag.rel = FirstNormalObjectId + slot / RELSEG_SIZE;
-		record.tag.blk = slot % RELSEG_SIZE;
-		(void) fc_directory_restore(slot, &record);
-	}
-}
-#endif
-
-void
 fc_directory_doubt_restored(bool doubt)
 {
 	Assert(fc_directory_is_mine());
@@ -238,65 +173,13 @@ fc_directory_doubt_restored(bool doubt)
 bool
 fc_directory_doubtful(const FcSlotRef *ref)
 {
-	return used_map != NULL && ref->version == FIRST_VERSION && fc_dir->doubtful;
+	return used_map != NULL && ref->version == FC_FIRST_VERSION && fc_dir->doubtful;
 }
 
 bool
 fc_directory_has_restored(void)
 {
 	return fc_dir->restored;
-}
-
-bool
-fc_directory_restored_page(FcSlotNo slot, FcTag *tag)
-{
-	FcPageInfo	info;
-
-	if (used_map == NULL || slot >= fc_dir->slots || !fc_directory_page(slot, &info) ||
-		fc_word_version(pg_atomic_read_u32(&fc_dir_entries[slot].word)) != FIRST_VERSION)
-		return false;
-	*tag = info.tag;
-	return true;
-}
-
-void
-fc_directory_drop(const FcTag *tag, uint64 hash, const FcSlotRef *ref)
-{
-	LWLock	   *lock = fc_lock_partition(hash, LW_EXCLUSIVE);
-	FcLink	   *link = fc_find_link(tag, hash);
-
-	if (link != NULL && *link == ref->slot + 1 && fc_directory_unchanged(ref))
-		fc_unlink_entry(link, FC_SLOT_FREE);
-	LWLockRelease(lock);
-}
-
-void
-fc_directory_drop_restored(void)
-{
-	Assert(fc_directory_is_mine());
-	for (FcSlotNo slot = 0; slot < fc_reached(); slot++)
-		if (fc_word_version(pg_atomic_read_u32(&fc_dir_entries[slot].word)) == FIRST_VERSION)
-			fc_free_used(slot, FC_EVICT_INVALIDATED);
-}
-
-void
-fc_directory_export(FcSlotNo first, uint32 n, FcRecord *records)
-{
-	Assert(fc_directory_is_mine() && first + n <= fc_dir->slots);
-	for (uint32 i = 0; i < n; i++)
-	{
-		FcEntry    *e = &fc_dir_entries[first + i];
-
-		/*
-		 * only this process links: what is seen here may at most be unlinked
-		 * meanwhile
-		 */
-		memset(&records[i], 0, sizeof(records[i]));
-		if (first + i >= fc_reached() || fc_word_state(pg_atomic_read_u32(&e->word)) != FC_SLOT_USED || !fc_entry_current(e))
-			continue;
-		records[i].tag = e->tag;
-		records[i].crc = e->crc;
-	}
 }
 
 static uint32

@@ -13,18 +13,6 @@
 #include "directory/directory_internal.h"
 #include "rules/rules.h"
 
-#ifdef USE_ASSERT_CHECKING
-
-static bool mine = false;
-
-bool
-fc_directory_is_mine(void)
-{
-	return mine;
-}
-
-#endif
-
 /* ---- erasing ---- */
 
 /* Frees a used slot; all of them, or only if it is dead.  True if it is not in use, or no longer. */
@@ -182,7 +170,7 @@ void
 fc_directory_reclaim(void)
 {
 #ifdef USE_ASSERT_CHECKING
-	mine = true;
+	fc_directory_note_mine();
 #endif
 	for (FcSlotNo slot = 0; slot < fc_reached(); slot++)
 		if (fc_word_state(pg_atomic_read_u32(&fc_dir_entries[slot].word)) == FC_SLOT_RESERVED)
@@ -203,5 +191,6 @@ fc_directory_purge(void)
 		fc_take_slot(&fc_dir_entries[slot], FC_SLOT_FREE);
 	}
 	fc_epochs_forget();
+	fc_victims_forget();
 	fc_ghosts_forget();
 }

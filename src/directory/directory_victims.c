@@ -30,12 +30,6 @@ static uint32 tries;			/* so often it was not taken */
 
 static FcPromises promises;
 
-FcAdmission
-fc_admission_now(void)
-{
-	return (FcAdmission) pg_atomic_read_u32(&fc_dir->admission);
-}
-
 void
 fc_directory_set_admission(FcAdmission mode)
 {
@@ -51,6 +45,13 @@ fc_victims_forget(void)
 {
 	planned = FC_NO_SLOT;
 	promises.n = 0;
+}
+
+void
+fc_directory_scale_ghosts(uint32 slots)
+{
+	if (fc_ghosts_scale(slots))
+		fc_victims_forget();
 }
 
 /* What would be lost with the slot; false if it cannot be had. */

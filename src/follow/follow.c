@@ -26,53 +26,12 @@
 #include "postmaster/interrupt.h"
 #include "settings.h"
 #include "storage/ipc.h"
-#include "storage/latch.h"
 #include "storage/proc.h"
 #include "tcop/tcopprot.h"
-#include "utils/guc.h"
-
-/* So often it looks whether this is still a standby. */
-#define LOOK_MS 1000
 
 #define PULL_SHARE 9			/* a pause is so many times as long */
 
 static FcFollowMap map = {.fd = -1};
-
-FcFollowWhy
-fc_follow_look(void)
-{
-	CHECK_FOR_INTERRUPTS();
-	if (ConfigReloadPending)
-	{
-		ConfigReloadPending = false;
-		ProcessConfigFile(PGC_SIGHUP);
-	}
-	return ShutdownRequestPending || fc_follow_wanted() != FC_WHY_NONE ? FC_WHY_STOP : FC_WHY_NONE;
-}
-
-void
-fc_follow_wait(int fd, uint64 ns)
-{
-	long		ms = (long) Min(ns / 1000000 + 1, LOOK_MS);
-	int			what = WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH;
-
-	if (fd >= 0)
-		(void) WaitLatchOrSocket(MyLatch, what | WL_SOCKET_READABLE, fd, ms, FC_WAIT_FOLLOWER_MAIN);
-	else
-		(void) WaitLatch(MyLatch, what, ms, FC_WAIT_FOLLOWER_MAIN);
-	ResetLatch(MyLatch);
-}
-
-FcFollowWhy
-fc_follow_look_again(FcFollowMap *of)
-{
-	FcMapCompared pages;
-	FcFollowWhy why = fc_follow_map_compare(of, &pages);
-
-	if (why == FC_WHY_NONE)
-		fc_follow_set_pages(&pages);
-	return why;
-}
 
 static uint64
 interval_ns(void)

@@ -75,6 +75,9 @@ extern FcFollowWhy fc_follow_map_finish(FcFollowMap *map);
  */
 extern FcFollowWhy fc_follow_map_compare(FcFollowMap *map, FcMapCompared *pages);
 
+/* Compares the map again, for the view, and for what is not to go. */
+extern FcFollowWhy fc_follow_look_again(FcFollowMap *map);
+
 /* Reads the rows from `from` to `to`. */
 typedef struct FcFollowReader
 {
@@ -131,13 +134,10 @@ typedef struct FcFollowMessage
 /* The body of that process: connects, asks, tells, ends.  `fd` is the pipe. */
 extern void fc_follow_client(const char *primary, const char *follow, const FcFollowSelf *self, int fd) __attribute__((noreturn));
 
-/* ---- follow.c ---- */
+/* ---- follow_wait.c ---- */
 
 /* Has the follower something else to do than waiting? FC_WHY_STOP: it is to end. */
 extern FcFollowWhy fc_follow_look(void);
-
-/* Compares the map again, for the view, and for what is not to go. */
-extern FcFollowWhy fc_follow_look_again(FcFollowMap *map);
 
 /* Waits until something happens: on that descriptor, if >= 0, or for so long. */
 extern void fc_follow_wait(int fd, uint64 ns);

@@ -266,3 +266,14 @@ fc_follow_map_compare(FcFollowMap *map, FcMapCompared *pages)
 	}
 	return fc_cache_in_use() ? FC_WHY_NONE : FC_WHY_NOT_ACTIVE;
 }
+
+FcFollowWhy
+fc_follow_look_again(FcFollowMap *of)
+{
+	FcMapCompared pages;
+	FcFollowWhy why = fc_follow_map_compare(of, &pages);
+
+	if (why == FC_WHY_NONE)
+		fc_follow_set_pages(&pages);
+	return why;
+}

@@ -46,8 +46,6 @@ extern int	fc_rules_compare(const void *a, const void *b);
 /* The first file of the list that is not before rel. */
 extern uint32 fc_rules_lower_bound(const FcRuleFile *list, uint32 n, FcRel rel);
 
-/* ---- rules_publish.c ---- */
-
 /* Exchanges what a database has published. */
 extern uint32 fc_rules_replace(Oid db, const FcRuleFile *files, uint32 n);
 

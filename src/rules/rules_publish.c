@@ -17,25 +17,6 @@
 
 /* ---- room; the caller holds the lock ---- */
 
-uint32
-fc_rules_replace(Oid db, const FcRuleFile *files, uint32 n)
-{
-	FcRel		first = {0, db, 0};
-	FcRel		behind = {PG_UINT32_MAX, db, PG_UINT32_MAX};
-	uint32		from = fc_rules_lower_bound(fc_rules->file, fc_rules->nfiles, first);
-	uint32		to = fc_rules_lower_bound(fc_rules->file, fc_rules->nfiles, behind);
-	uint32		fit = Min(n, fc_rules->max_files - (fc_rules->nfiles - (to - from)));
-
-	if (fit == to - from && (fit == 0 || memcmp(&fc_rules->file[from], files, fit * sizeof(FcRuleFile)) == 0))
-		return fit;
-	memmove(&fc_rules->file[from + fit], &fc_rules->file[to], (fc_rules->nfiles - to) * sizeof(FcRuleFile));
-	if (fit > 0)
-		memcpy(&fc_rules->file[from], files, fit * sizeof(FcRuleFile));
-	fc_rules->nfiles = fc_rules->nfiles - (to - from) + fit;
-	pg_atomic_write_u32(&fc_rules->version, Max(pg_atomic_read_u32(&fc_rules->version) + 1, 1));
-	return fit;
-}
-
 /* Places that each database with rules may have, whatever others want; `db` is one of them. */
 static uint32
 share_of(Oid db)

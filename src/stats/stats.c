@@ -9,21 +9,15 @@
  */
 #include "postgres.h"
 
-#include "access/parallel.h"
-#include "compat.h"
 #include "miscadmin.h"
 #include "stats/stats.h"
+#include "stats/stats_internal.h"
 #include "stats/stats_latency.h"
 #include "stats/stats_relation.h"
 #include "stats/stats_statement.h"
 #include "storage/proc.h"
 #include "storage/shmem.h"
 #include "utils/timestamp.h"
-
-FcStats    *fc_stats = NULL;
-int			fc_stats_my_stripe = -1;
-uint64		fc_stats_mine[FC_COUNTERS];
-FcWorkersCell *fc_stats_leader = NULL;
 
 FcPart
 fc_stats_part(void)
@@ -57,52 +51,6 @@ fc_stats_shmem_init(void)
 	}
 }
 
-/* The cell of a process, or NULL if it can have no parallel workers. */
-static FcWorkersCell *
-cell_of(const PGPROC *proc)
-{
-	int			number = FC_PROC_NUMBER(proc);
-
-	return number < fc_stats->ncells ? &fc_stats->cell[number] : NULL;
-}
-
-/*
- * First count of a parallel worker.  Where the cell holds the numbers of an
- * earlier process, whose place the leader has taken, they are cleared.
- */
-static void
-find_leader(const PGPROC *leader)
-{
-	FcWorkersCell *cell = cell_of(leader);
-
-	if (cell == NULL)
-		return;
-	SpinLockAcquire(&fc_stats->workers_lock);
-	if (pg_atomic_read_u64(&cell->leader) != (uint64) leader->pid)
-	{
-		for (int c = 0; c < FC_SESSION_COUNTERS; c++)
-			pg_atomic_write_u64(&cell->counter[c], 0);
-		pg_write_barrier();		/* the leader reads without the lock: zeros
-								 * before its name */
-		pg_atomic_write_u64(&cell->leader, (uint64) leader->pid);
-	}
-	SpinLockRelease(&fc_stats->workers_lock);
-	fc_stats_leader = cell;
-}
-
-void
-fc_stats_choose_stripe(void)
-{
-	if (MyProc == NULL)
-	{
-		fc_stats_my_stripe = 0;
-		return;
-	}
-	fc_stats_my_stripe = FC_PROC_NUMBER(MyProc) % FC_STRIPES;
-	if (IsParallelWorker() && MyProc->lockGroupLeader != NULL)
-		find_leader(MyProc->lockGroupLeader);
-}
-
 uint64
 fc_stats_total(FcCounter counter)
 {
@@ -127,7 +75,7 @@ fc_stats_since(FcCounter counter, uint64 earlier)
 void
 fc_stats_session(FcReads *reads)
 {
-	FcWorkersCell *cell = fc_stats != NULL && MyProc != NULL ? cell_of(MyProc) : NULL;
+	FcWorkersCell *cell = fc_stats != NULL && MyProc != NULL ? fc_stats_cell_of(MyProc) : NULL;
 
 	fc_stats_process(reads);
 	if (cell != NULL && pg_atomic_read_u64(&cell->leader) == (uint64) MyProcPid)

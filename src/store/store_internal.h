@@ -5,17 +5,22 @@
  *
  * Who calls whom: each of these those after it.
  *
- *		store.c				reads and writes
+ *		store.c, store_writer.c	read and write
  *		store_together.c	several devices at once
- *		store_follow.c		a session's own descriptor
  *		store_opening.c		the writer opens the device, and lets go of it
- *		store_state.c		what is known of the device; what results mean
+ *		store_state.c		what results mean
+ *		store_follow.c		a session's own descriptor
  *		store_call.c		calls that end, whatever the device does
  *		store_device.c		(in the device process) what the writer asks for
  *		store_open.c		(in the device process) checks, claims, locks
  *		store_header.c		(in the device process) what the device holds
  *		store_made.c		(in the device process) the file that opening has made
- *		store_place.c, store_space.c, store_mount.c, store_process.c, store_uring.c
+ *		store_space.c		(in the device process) space for the file
+ *		store_process.c		the device process
+ *		store_list.c		the list of devices
+ *		store_map.c			where slots lie, and the states of devices
+ *		store_shared.c		what is known of the device, which process this is
+ *		store_place.c, store_foreign.c, store_mount.c, store_uring.c
  *
  * Copyright (c) 2026, the pg_flashcache developers
  *
@@ -61,8 +66,15 @@ typedef struct FcDevice
 	char		shares[32];		/* as fc_store_shares() */
 } FcDevice;
 
-/* FC_DEVICES of them.  NULL in the device process. */
+/* FC_DEVICES of them.  NULL in the device process.  Each read from flash looks there, so it is hidden. */
+#pragma GCC visibility push(hidden)
 extern FcDevice *fc_devices;
+#pragma GCC visibility pop
+
+/* ---- store_shared.c ---- */
+
+/* The number of the current opening of a device; the writer's requests are all of that. */
+extern uint32 fc_state_opening(FcDeviceNo no);
 
 /* ---- store_map.c: where slots lie, and the states of devices ---- */
 
@@ -158,7 +170,7 @@ fc_pwrite(int fd, const char *from, size_t bytes, off_t offset)
 	return n < 0 ? -errno : n;
 }
 
-/* ---- store_state.c: what is known of the device; what results mean ---- */
+/* ---- store_state.c: what results mean ---- */
 
 /*
  * Judges the result of a read or write: a time-out is enough, other failures
@@ -173,13 +185,10 @@ extern FcIo fc_state_no_way(FcDeviceNo no, int timeout_ms);
 /* Why a request got no answer: its result was -ETIMEDOUT or FC_NO_PROCESS; returns false. */
 extern bool fc_state_no_answer(ssize_t result, int timeout_ms, FcReason *error);
 
-/* The number of the current opening of a device; the writer's requests are all of that. */
-extern uint32 fc_state_opening(FcDeviceNo no);
+/* The writer begins, or ends, to judge results of all devices at once: those make none suspect. */
+extern void fc_state_judges_together(bool begins);
 
 /* ---- store_together.c: several devices at once ---- */
-
-/* D9: somebody has waited so long in vain for that device, so others may hang as well. */
-extern void fc_together_suspect(FcDeviceNo no, int timeout_ms);
 
 /* D9: may the writer make a request to it?  If it is suspect, all that are have been tried then. */
 extern FcIo fc_together_may_ask(FcDeviceNo no, int timeout_ms);

@@ -21,9 +21,6 @@
 #define MAGIC "fc devices\n\032"
 #define FORMAT 2				/* 1 had no offers */
 
-FcDeviceList *fc_device_list = NULL;
-bool	   *fc_list_changed = NULL;
-
 static uint32
 list_crc(const FcDeviceList *list)
 {

@@ -60,7 +60,6 @@ typedef struct Head
 /* The request begins at the next page, as direct I/O wants it. */
 #define HEAD_BYTES FC_IO_ALIGN
 
-const FcStoreOwner *fc_process_owner = NULL;
 int			fc_process_patience_ms = 0;
 
 /* D3: one for each device, and what the writer knows of it. */
@@ -86,21 +85,8 @@ StaticAssertDecl(lengthof(processes) == FC_DEVICES, "a process for each device")
 /* Of the device process itself: its memory, and its end. */
 static Head *head = NULL;
 static int	sock = -1;
-static bool is_device_process = false;
 static FcServe at_end;
 static bool ends = false;
-
-bool
-fc_in_writer(void)
-{
-	return fc_process_owner != NULL && !is_device_process;
-}
-
-bool
-fc_in_device_process(void)
-{
-	return is_device_process;
-}
 
 /* ---- the device process ---- */
 
@@ -108,7 +94,7 @@ fc_in_device_process(void)
 static void
 leave(void)
 {
-	Assert(is_device_process);
+	Assert(fc_is_device_process);
 	if (ends)
 		return;
 	ends = true;
@@ -119,7 +105,7 @@ leave(void)
 static void
 tell(char what)
 {
-	Assert(is_device_process && sock >= 0);
+	Assert(fc_is_device_process && sock >= 0);
 	if (send(sock, &what, 1, MSG_NOSIGNAL) != 1)
 		leave();
 }
@@ -130,7 +116,7 @@ hear(char what)
 	char		byte;
 	ssize_t		n;
 
-	Assert(is_device_process && sock >= 0);
+	Assert(fc_is_device_process && sock >= 0);
 	do
 		n = recv(sock, &byte, 1, 0);
 	while (n < 0 && errno == EINTR);
@@ -147,7 +133,7 @@ fc_process_goes_on(void)
 bool
 fc_process_failpoint(FcFailpointId id)
 {
-	Assert(is_device_process);
+	Assert(fc_is_device_process);
 	Assert(id < FC_FP_COUNT);
 	if (!head->points || ends)
 		return false;
@@ -166,7 +152,7 @@ fc_process_sleep(uint32 us)
 		.events = POLLIN
 	};
 
-	Assert(is_device_process);
+	Assert(fc_is_device_process);
 	/* the writer has nothing to say now but that it has gone */
 	if (us > 0 && !ends && poll(&pfd, 1, (us + 999) / 1000) > 0)
 		leave();
@@ -176,7 +162,7 @@ static void
 run(FcServe serve, FcServe leaves)
 {
 	Assert(head != NULL && sock >= 0);
-	is_device_process = true;
+	fc_is_device_process = true;
 	at_end = leaves;
 	fc_child_begin();
 	fc_stats = NULL;

@@ -54,6 +54,7 @@ extern int	fc_process_patience_ms;
 
 /* What the writer does when it is interrupted while it waits. */
 extern const FcStoreOwner *fc_process_owner;
+extern bool fc_is_device_process;
 
 /* The memory of the request, so many bytes; the same ones each time.  NULL if there is none. */
 extern void *fc_process_memory(FcDeviceNo no, size_t bytes);

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * store_state.c
- *	  What is known of a device, and what results mean.
+ *	  What results mean, and what a process may do with a device.
  *
  * Whoever reads or writes has the result judged here.  What is enough to switch
  * the cache off is left in words for that process (fc_store_trouble()); nobody
@@ -27,11 +27,12 @@
 #define KERNEL_HINT "See the kernel's log for what ails the device."
 #define HUNG_HINT KERNEL_HINT " If such pauses are normal for it, raise pg_flashcache.io_timeout."
 
-FcDevice   *fc_devices = NULL;
-
 static FcReason trouble;
 static uint32 trouble_of = 0;	/* the opening that it is of */
 static int	last_errno = 0;
+
+/* The writer judges what has come of asking all that may be suspect, which makes none suspect. */
+static bool together = false;
 
 FcPart
 fc_store_part(void)
@@ -78,10 +79,33 @@ fc_state_no_answer(ssize_t result, int timeout_ms, FcReason *error)
 				   "the process that uses the flash device has ended");
 }
 
-uint32
-fc_state_opening(FcDeviceNo no)
+void
+fc_state_judges_together(bool begins)
 {
-	return pg_atomic_read_u32(&fc_device(no)->generation);
+	together = begins;
+}
+
+/* D9: somebody has waited so long in vain for that device, so others may hang as well. */
+static void
+suspect_others(FcDeviceNo no, int timeout_ms)
+{
+	uint64		now = fc_now_ns();
+	uint64		wait = (uint64) timeout_ms * 1000000;
+	uint32		devices = 0;
+
+	/*
+	 * Without a time-out it was the kernel that gave up, and nobody bounds a
+	 * wait.  All that may be suspect have been asked together with this one.
+	 * And a device that is not in use is one that is being tried before it
+	 * is, by a writer that does not wait for it (H8), or has gone off since.
+	 */
+	if (timeout_ms <= 0 || together || !fc_device_readable(no))
+		return;
+	for (FcDeviceNo other = 0; other < FC_DEVICES; other++)
+		if (other != no && fc_device_readable(other) && fc_device_passed_at(other) + wait < now)
+			devices |= FC_DEVICE_BIT(other);
+	if (devices != 0)
+		fc_device_suspect(devices);
 }
 
 /*
@@ -126,7 +150,7 @@ fc_state_no_way(FcDeviceNo no, int timeout_ms)
 		case ETIMEDOUT:
 			fc_count(FC_TIMEOUTS);
 			fc_fail(&trouble, HUNG_HINT, HUNG, timeout_ms);
-			fc_together_suspect(no, timeout_ms);
+			suspect_others(no, timeout_ms);
 			break;				/* H3 */
 		default:
 			/* a session sees one after the other: what to do depends on which */
@@ -174,7 +198,7 @@ fc_state_judge(FcDeviceNo no, uint32 opening, bool write, bool ok, ssize_t resul
 	if (late)
 	{
 		fc_state_no_answer(-ETIMEDOUT, timeout_ms, &trouble);
-		fc_together_suspect(no, timeout_ms);
+		suspect_others(no, timeout_ms);
 		return broken(no, opening); /* H3 */
 	}
 	if (result == FC_NO_PROCESS)
@@ -230,37 +254,7 @@ fc_store_trouble_is_over(void)
 	return trouble_of != fc_state_opening(FC_THE_DEVICE);
 }
 
-/* ---- what it is, and who may use it ---- */
-
-const char *
-fc_store_shares(FcDeviceNo no)
-{
-	return fc_device(no)->shares;
-}
-
-const uint8 *
-fc_store_identity(FcDeviceNo no)
-{
-	return fc_device(no)->identity;
-}
-
-uint32
-fc_store_slots(FcDeviceNo no)
-{
-	return fc_device(no)->slots;
-}
-
-const char *
-fc_store_path(FcDeviceNo no)
-{
-	return fc_device(no)->path;
-}
-
-bool
-fc_store_direct_io(FcDeviceNo no)
-{
-	return fc_device(no)->direct;
-}
+/* ---- who may use it ---- */
 
 bool
 fc_store_can_time_out(void)

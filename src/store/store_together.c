@@ -23,32 +23,7 @@
 /* A device that is well passes its trial so soon, as a rule. */
 #define SOON_MS 100
 
-/* The writer judges what has come of asking all that may be suspect, which makes none suspect. */
-static bool together = false;
-
 /* ---- D9 ---- */
-
-void
-fc_together_suspect(FcDeviceNo no, int timeout_ms)
-{
-	uint64		now = fc_now_ns();
-	uint64		wait = (uint64) timeout_ms * 1000000;
-	uint32		devices = 0;
-
-	/*
-	 * Without a time-out it was the kernel that gave up, and nobody bounds a
-	 * wait.  All that may be suspect have been asked together with this one.
-	 * And a device that is not in use is one that is being tried before it
-	 * is, by a writer that does not wait for it (H8), or has gone off since.
-	 */
-	if (timeout_ms <= 0 || together || !fc_device_readable(no))
-		return;
-	for (FcDeviceNo other = 0; other < FC_DEVICES; other++)
-		if (other != no && fc_device_readable(other) && fc_device_passed_at(other) + wait < now)
-			devices |= FC_DEVICE_BIT(other);
-	if (devices != 0)
-		fc_device_suspect(devices);
-}
 
 bool
 fc_store_any_suspect(void)
@@ -142,7 +117,7 @@ try_all(FcDeviceNo asked, int timeout_ms)
 	fc_call_await_all(r, result, begin, timeout_ms);
 	let_pass(r, result, begin);
 
-	together = true;
+	fc_state_judges_together(true);
 	for (FcDeviceNo no = 0; no < FC_DEVICES; no++)
 	{
 		FcIo		its = FC_IO_OK;
@@ -158,7 +133,7 @@ try_all(FcDeviceNo asked, int timeout_ms)
 		if (no == asked)
 			io = its;
 	}
-	together = false;
+	fc_state_judges_together(false);
 	return io;
 }
 
@@ -271,7 +246,7 @@ fc_store_sync(int timeout_ms)
 	await(r, result, begin, timeout_ms);
 	pgstat_report_wait_end();
 
-	together = true;
+	fc_state_judges_together(true);
 	for (FcDeviceNo no = FC_THE_DEVICE + 1; no < FC_DEVICES; no++)
 	{
 		FcReason	why;
@@ -284,7 +259,7 @@ fc_store_sync(int timeout_ms)
 		fc_device_trouble(no, fc_state_opening(no), &why);
 	}
 	io = judge_sync(FC_THE_DEVICE, result[FC_THE_DEVICE], timeout_ms);
-	together = false;
+	fc_state_judges_together(false);
 	return io;
 }
 

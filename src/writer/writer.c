@@ -41,7 +41,6 @@
 #include "storage/shmem.h"
 #include "store/store.h"
 #include "tcop/tcopprot.h"
-#include "utils/guc.h"
 #include "utils/memutils.h"
 #include "warm/warm.h"
 #include "writer/writer.h"
@@ -53,12 +52,6 @@
 								 * longer */
 #define MAX_HANDOFF 1024		/* dirty evictions taken before the pool is
 								 * looked at */
-
-FcWriterShared *fc_writer_shared = NULL;
-
-/* A SIGTERM came from the postmaster, which sends one only when the server is being shut down. */
-static volatile sig_atomic_t server_ends = false;
-static volatile sig_atomic_t hurries = false;
 
 FcPart
 fc_writer_part(void)
@@ -90,47 +83,6 @@ fc_writer_shmem_init(void)
 	fc_writer_devices_shmem_init();
 }
 
-int
-fc_writer_pid(const char **wait_event)
-{
-	PGPROC	   *proc = fc_writer_shared != NULL ? fc_writer_shared->proc : NULL;
-	int			pid = proc != NULL ? fc_writer_shared->pid : 0;
-
-	*wait_event = NULL;
-	if (proc != NULL)
-	{
-		uint32		info = *(volatile uint32 *) &proc->wait_event_info;
-
-		*wait_event = pgstat_get_wait_event(info);
-	}
-	return pid;
-}
-
-/* Not of a cache that is off. */
-void
-fc_writer_run_log(void)
-{
-	if (!fc_writer_keeps_pages())
-	{
-		if (!fc_warm_pending())
-			fc_warm_end();
-		return;
-	}
-	/* the log is on the first device */
-	if (fc_devices_first_is_off())
-		fc_warm_end();
-	else if (fc_warm_round() == FC_IO_BROKEN)
-		fc_cache_device_broken();
-	if (fc_warm_restored_is_wrong())
-	{
-		fc_directory_drop_restored();
-		ereport(WARNING,
-				(errmsg("pg_flashcache has dropped the pages that it had restored: too many of them had wrong content"),
-				 errdetail("Queries got the right content from the disk. After a crash a few hundred may be wrong, not this many; restored_wrong in pg_stat_flashcache_persistence counts them."),
-				 errhint("Find out whether somebody else has written to \"%s\", or the device has lost writes.", fc_setting_file)));
-	}
-}
-
 /* ---- the process ---- */
 
 static long
@@ -158,71 +110,18 @@ on_exit_writer(int code, Datum arg)
 	ConditionVariableBroadcast(&fc_writer_shared->answer);
 }
 
-void
-fc_writer_leave(void)
-{
-	Assert(FC_IS_WRITER());
-	if (proc_exit_inprogress)
-		return;
-	if (server_ends && fc_writer_keeps_pages() && fc_warm_unfinished())
-		ereport(LOG,
-				(errmsg("pg_flashcache could not complete its log: the next start begins with an empty cache"),
-				 errdetail("The flash device did not answer while the server ended.")));
-	/* 1 is started again, and tells the log; no FATAL in either case */
-	proc_exit(server_ends ? 0 : 1);
-}
-
-bool
-fc_writer_hurries(void)
-{
-	return hurries;
-}
-
-static int
-reload_settings(void)
-{
-	ConfigReloadPending = false;
-	ProcessConfigFile(PGC_SIGHUP);
-	return fc_setting_enabled ? fc_setting_io_timeout : -1;
-}
-
-void
-fc_writer_reload(void)
-{
-	if (ConfigReloadPending)
-		(void) reload_settings();
-}
-
 /* The end of the server, or of this process alone: what the next start wants to find. */
 static void
 finish(void)
 {
-	if (server_ends && fc_cache_state() == FC_STATE_ACTIVE)
+	if (fc_writer_server_ends() && fc_cache_state() == FC_STATE_ACTIVE)
 		fc_writer_copy_buffers();
 	fc_writer_tell_log();
 	if (!fc_writer_keeps_pages())
 		return;
 	fc_warm_leave();
-	if (server_ends)
+	if (fc_writer_server_ends())
 		fc_writer_list_buffers();
-}
-
-/* Who sends it tells an end of the server from one of this process alone. */
-static void
-on_sigterm(int signo, siginfo_t * info, void *context)
-{
-	int			save_errno = errno;
-
-	if (MyProcPid != (int) getpid())
-		return;					/* a child that has not got rid of this
-								 * handler yet */
-	if (info->si_pid == PostmasterPid)
-		server_ends = true;
-	else if (server_ends)
-		hurries = true;
-	ShutdownRequestPending = true;
-	SetLatch(MyLatch);
-	errno = save_errno;
 }
 
 /*
@@ -247,19 +146,10 @@ follow_devices(void)
 void
 fc_writer_run(FcSelfTest test, FcDataPeek peek, FcTend tend)
 {
-	static const FcStoreOwner owner = {fc_writer_leave, reload_settings};
-	struct sigaction sigterm = {
-		.sa_sigaction = on_sigterm,
-		.sa_flags = SA_RESTART | SA_SIGINFO
-	};
 	int			idle = 0;
 
 	fc_writer_test_with(test);
-	fc_store_own(&owner);
-	pqsignal(SIGHUP, SignalHandlerForConfigReload);
-	sigemptyset(&sigterm.sa_mask);
-	sigaction(SIGTERM, &sigterm, NULL);
-	BackgroundWorkerUnblockSignals();
+	fc_writer_take_signals();
 
 	Assert(fc_writer_shared->proc == NULL);
 	on_shmem_exit(on_exit_writer, (Datum) 0);

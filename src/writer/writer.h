@@ -179,7 +179,7 @@ extern void fc_writer_run_loaders(void);
 /* Once a round: has background workers find out which files have a policy, database by database. */
 extern void fc_writer_run_resolvers(void);
 
-/* ---- of writer.c ---- */
+/* ---- writer_process.c, writer_log.c, writer_shared.c ---- */
 
 /* Has the writer been asked to hurry?  By a second SIGTERM, not the postmaster's. */
 extern bool fc_writer_hurries(void);

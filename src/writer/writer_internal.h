@@ -1,9 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * writer_internal.h
- *	  What the files of the writer share: writer.c (its rounds),
- *	  writer_state.c, writer_open.c, writer_scan.c, writer_verdict.c and
- *	  writer_warn.c.
+ *	  What the files of the writer share.
  *
  * All is for the writer's own process, but for what the comments say.
  *
@@ -67,7 +65,13 @@ fc_writer_called_off(void)
 	return ShutdownRequestPending || ConfigReloadPending || fc_cache_state() != FC_STATE_ACTIVE;
 }
 
-/* ---- writer.c ---- */
+/* ---- writer_process.c ---- */
+
+/* From now on the signals are those of the writer, and the device processes belong to it. */
+extern void fc_writer_take_signals(void);
+
+/* A SIGTERM has come from the postmaster. */
+extern bool fc_writer_server_ends(void);
 
 /* Asked to end.  Whatever is under way is left as it is, as when this process is killed. */
 extern void fc_writer_leave(void);
@@ -80,12 +84,25 @@ extern void fc_writer_start(void);
 /* Once a round: what settings, requests, faults and probes make of the state. */
 extern void fc_writer_run_state(void);
 
+/* ---- writer_trouble.c ---- */
+
 /* Tells the server's log of a state that nobody has been told of; sees to the next probe. */
 extern void fc_writer_tell_log(void);
 
 /* Takes whether the state is active now; returns it. */
 extern bool fc_writer_note_active(bool active);
+
+/* The series is over. */
+extern void fc_writer_forget_trouble(void);
+
+extern void fc_writer_schedule_probe(void);
 extern void fc_writer_no_probe(void);
+
+/* The pauses begin anew. */
+extern void fc_writer_probe_soon(void);
+
+/* The next pause is longer; `other`: a cause that is not that of before. */
+extern void fc_writer_probe_failed(const FcReason *other);
 
 /* In ns of fc_now_ns(), 0 = none. */
 extern uint64 fc_writer_probe_at(void);

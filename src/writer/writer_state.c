@@ -3,14 +3,8 @@
  * writer_state.c
  *	  The state of the cache, as the writer runs it: on, off, paused, back.
  *
- * A cache that went off, or paused because flash was slower than the disk, is
- * brought back by probes: the first one a second later, then after pauses
- * that double, up to five minutes; and at once where the disk has become twice
- * as slow as it was when the cache paused.  A cache that is back and goes off again
- * soon goes on with the longer pause, so that a device that comes and goes
- * costs less and less; a while without trouble, or pg_flashcache_enable(),
- * starts from the beginning.  Of such a series the first fault of each cause
- * is a WARNING, and then one an hour.
+ * A cache that went off, or paused, is brought back by probes; when they are
+ * due is in writer_trouble.c.
  *
  * Copyright (c) 2026, the pg_flashcache developers
  *
@@ -29,103 +23,13 @@
 #include "storage/condition_variable.h"
 #include "storage/proc.h"
 #include "store/store.h"
-#include "utils/timestamp.h"
 #include "warm/warm.h"
 #include "writer/writer.h"
 #include "writer/writer_internal.h"
 #include "writer/writer_patience.h"
 
-#define QUIET_NS UINT64CONST(600000000000)	/* ten minutes without trouble end
-											 * a series */
-
 /* Without io_timeout nobody else bounds how long one who asks waits for a device that is being opened. */
 #define ENABLE_PATIENCE_S 10
-
-/* Trouble with the device, as a series; all in ns of fc_now_ns(), 0 = none. */
-static uint32 pause_s = FC_FIRST_PAUSE_S;
-static uint64 probe_at;
-static uint64 active_since;
-static bool in_series;			/* there was trouble since forget_trouble() */
-static FcWarnings warnings;
-
-/* ---- probes ---- */
-
-static void
-schedule_probe(void)
-{
-	Assert(FC_IS_WRITER() && pause_s >= FC_FIRST_PAUSE_S && pause_s <= FC_LONGEST_PAUSE_S);
-	probe_at = fc_now_ns() + (uint64) pause_s * 1000000000;
-	pg_atomic_write_u64(&fc_writer_shared->next_probe,
-						(uint64) TimestampTzPlusMilliseconds(GetCurrentTimestamp(), (int64) pause_s * 1000));
-}
-
-void
-fc_writer_no_probe(void)
-{
-	probe_at = 0;
-	pg_atomic_write_u64(&fc_writer_shared->next_probe, 0);
-}
-
-static void
-forget_trouble(void)
-{
-	pause_s = FC_FIRST_PAUSE_S;
-	in_series = false;
-	memset(&warnings, 0, sizeof(warnings));
-	active_since = 0;
-}
-
-/* The cache is off or paused: does that continue a series, or begin one? */
-static void
-note_trouble(void)
-{
-	if (active_since != 0 && fc_now_ns() - active_since >= QUIET_NS)
-		forget_trouble();
-	else if (in_series && active_since != 0)
-		pause_s = fc_policy_longer_pause(pause_s);
-	in_series = true;
-	active_since = 0;
-	schedule_probe();
-}
-
-static void
-tell_trouble(int level, const FcReason *why)
-{
-	ereport(level,
-			(errmsg("pg_flashcache is %s: %s", fc_state_name(fc_cache_state()), why->message),
-			 errdetail("PostgreSQL runs on without the cache, which tries again by itself in %u s.", pause_s),
-			 why->restart ? errhint("%s", why->hint) :
-			 errhint("%s%spg_flashcache_enable() tries at once.", why->hint, why->hint[0] ? " " : "")));
-}
-
-void
-fc_writer_tell_log(void)
-{
-	FcReason	why;
-	FcState		state = fc_cache_state();
-
-	if (!fc_cache_take_warning(&why))
-		return;
-	if (state == FC_STATE_DETACHED)
-	{
-		ereport(WARNING,
-				(errmsg("pg_flashcache is %s: %s", fc_state_name(state), why.message),
-				 why.hint[0] ? errhint("%s", why.hint) : 0));
-		return;
-	}
-	note_trouble();
-	tell_trouble(fc_policy_warn(&warnings, why.message, fc_now_ns()) ? WARNING : LOG, &why);
-}
-
-bool
-fc_writer_note_active(bool active)
-{
-	if (!active)
-		return false;
-	active_since = fc_now_ns();
-	fc_writer_no_probe();
-	return true;
-}
 
 /* First try, or the first after it was switched on. */
 static void
@@ -141,7 +45,8 @@ open_first(void)
 	if (fc_writer_wait_for_others(&error))
 	{
 		fc_cache_set_reason(&error);
-		schedule_probe();		/* they may hang: of the first one, meanwhile */
+		/* they may hang: of the first one, meanwhile */
+		fc_writer_schedule_probe();
 	}
 	else
 		fc_cache_set_state(FC_STATE_OFF, &error);
@@ -191,13 +96,7 @@ probe(void)
 		(void) fc_writer_wait_for_others(&error);
 	}
 	if (may_probe())
-	{
-		pause_s = fc_policy_longer_pause(pause_s);
-		schedule_probe();
-		/* who has removed the first cause wants to know of the next one */
-		if (other && fc_policy_warn(&warnings, error.message, fc_now_ns()))
-			tell_trouble(WARNING, &error);
-	}
+		fc_writer_probe_failed(other ? &error : NULL);
 }
 
 /*
@@ -232,6 +131,8 @@ probe_first(void)
 static bool
 probe_due(void)
 {
+	uint64		probe_at = fc_writer_probe_at();
+
 	return probe_at != 0 && fc_now_ns() >= probe_at && !fc_failpoint(FC_FP_PROBE_DUE);
 }
 
@@ -326,7 +227,7 @@ fc_writer_run_state(void)
 	}
 	else if (fc_setting_enabled && state == FC_STATE_DISABLED)
 	{
-		forget_trouble();
+		fc_writer_forget_trouble();
 		open_first();
 	}
 	else if (state == FC_STATE_ACTIVE && fc_cache_slower_than_disk(&why))
@@ -349,7 +250,7 @@ fc_writer_run_state(void)
 		tried_for = asked;
 		if (may_probe())
 		{
-			forget_trouble();
+			fc_writer_forget_trouble();
 			if (fc_writer_waits_for_others())
 				(void) fc_devices_wait_for_others();	/* once more for each */
 			probe();
@@ -359,7 +260,7 @@ fc_writer_run_state(void)
 	}
 	else if (paused_for_nothing() || (timeout && fc_writer_is_away()))
 	{
-		pause_s = FC_FIRST_PAUSE_S;
+		fc_writer_probe_soon();
 		probe();
 	}
 	else if (may_probe() && probe_due())
@@ -401,11 +302,11 @@ fc_writer_start(void)
 			if (!found)
 				fc_devices_first_is_lost(&error);	/* D6 */
 			else if (fc_cache_state() == FC_STATE_PAUSED)
-				schedule_probe();
+				fc_writer_schedule_probe();
 			break;
 
 		case FC_STATE_OFF:
-			schedule_probe();
+			fc_writer_schedule_probe();
 			break;
 
 		case FC_STATE_DISABLED:
@@ -450,24 +351,4 @@ fc_writer_enable(void)
 	}
 	ConditionVariableCancelSleep();
 	return true;
-}
-
-TimestampTz
-fc_writer_next_probe(void)
-{
-	return fc_writer_shared != NULL ? (TimestampTz) pg_atomic_read_u64(&fc_writer_shared->next_probe) : 0;
-}
-
-int
-fc_writer_waits_bounded(void)
-{
-	if (fc_writer_shared == NULL || !fc_writer_shared->started)
-		return -1;
-	return fc_setting_io_timeout > 0;
-}
-
-uint64
-fc_writer_probe_at(void)
-{
-	return probe_at;
 }

@@ -2,7 +2,7 @@
 # A cache, or a device, that is off for one cause, and can't come back for another: who has removed the first one finds the next
 # one in the server's log.
 #
-# Fails without: the second cause in probe() (writer_state.c) and probe_failed() (cache_devices.c).
+# Fails without: the second cause in fc_writer_probe_failed() (writer_trouble.c) and probe_failed() (cache_devices_trouble.c).
 
 use strict;
 use warnings;
