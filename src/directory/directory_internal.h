@@ -379,6 +379,9 @@ extern bool fc_keep_touched(uint64 hash);
  */
 extern void fc_take_slot(FcEntry *e, FcSlotState state);
 
+/* The same where nothing is written there: its record stays right (K4). */
+extern void fc_raise_slot(FcEntry *e, FcSlotState state);
+
 /* Does the policy of its file keep the entry from being evicted? */
 extern bool fc_is_kept(uint32 word, const FcEntry *e, int keep_percent);
 

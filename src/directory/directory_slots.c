@@ -18,12 +18,18 @@
 void
 fc_take_slot(FcEntry *e, FcSlotState state)
 {
+	fc_keep_taken(fc_slot_of(e));
+	fc_raise_slot(e, state);
+}
+
+void
+fc_raise_slot(FcEntry *e, FcSlotState state)
+{
 	uint32		word = pg_atomic_read_u32(&e->word);
 
 	Assert(fc_directory_is_mine() && state != FC_SLOT_USED && fc_word_state(word) != FC_SLOT_USED);
 	if (fc_slot_of(e) >= fc_reached())
 		pg_atomic_write_u32(&fc_dir->reached, fc_slot_of(e) + 1);
-	fc_keep_taken(fc_slot_of(e));
 	e->next = FC_NO_LINK;
 	pg_atomic_write_u32(&e->word, fc_make_word(fc_word_version(word) + 1, state, 0));
 	pg_memory_barrier();
@@ -85,7 +91,8 @@ fc_directory_drain(FcSlotNo first, uint32 n)
 		Assert(state != FC_SLOT_RESERVED);
 		if (state == FC_SLOT_USED)
 			fc_free_used(slot, FC_EVICT_AGED_OUT);
-		fc_take_slot(&fc_dir_entries[slot], FC_SLOT_FREE);
+		/* nothing is written there: what the log says of it stays right */
+		fc_raise_slot(&fc_dir_entries[slot], FC_SLOT_FREE);
 	}
 }
 
