@@ -12,7 +12,13 @@ from pgflash.top.rates import RELATION_ORDERS, STATEMENT_ORDERS, Rates, Source, 
 from pgflash.top.watch import View
 from pgflash.units import show_bytes, show_number
 
-ORDER_NAMES = {"disk_read_time_s": "time of disk reads", "disk_reads": "disk reads", "hits": "flash hits", "calls": "calls"}
+ORDER_NAMES = {
+    "disk_read_time_s": "time of disk reads",
+    "disk_reads": "disk reads",
+    "hits": "flash hits",
+    "writes": "disk writes",
+    "calls": "calls",
+}
 NONE = "-"
 NARROW = 120  # columns
 BAD_STATES = ("off", "detached", "paused")
@@ -96,11 +102,11 @@ def objects(found: Rates, order: str, rows: int) -> RenderableType:
         header_style="bold",
     )
     table.add_column("object", no_wrap=True)
-    for head in ("disk reads/s", "disk ms/s", "page cache/s", "flash/s", "flash ms/s"):
+    for head in ("disk reads/s", "disk ms/s", "page cache/s", "flash/s", "flash ms/s", "disk writes/s"):
         table.add_column(head, justify="right")
     for row in ordered(found.relations, RELATION_ORDERS, order)[:rows]:
         name = f"{row.schema}.{row.relation}" if row.schema else row.relation
-        each = (row.disk_reads, row.disk_read_time_s * 1000, row.os_cache_hits, row.hits, row.read_time_s * 1000)
+        each = (row.disk_reads, row.disk_read_time_s * 1000, row.os_cache_hits, row.hits, row.read_time_s * 1000, row.writes)
         table.add_row(cell(name), *(number(value / found.interval_s) for value in each))
     return table
 

@@ -115,7 +115,7 @@ def test_relations_and_statements() -> None:
     def relation(oid: int | None, disk: int, hits: int) -> dict[str, Any]:
         return {
             "relid": oid, "schema": "s", "relation": f"r{oid}" if oid else None, "hits": hits, "read_time_us": 0, "disk_reads": disk,
-            "disk_read_time_us": 1000 * disk, "os_cache_hits": 0,
+            "disk_read_time_us": 1000 * disk, "os_cache_hits": 0, "writes": 3 * disk,
         }  # fmt: skip
 
     def statement(queryid: int, calls: int) -> dict[str, Any]:
@@ -140,6 +140,8 @@ def test_relations_and_statements() -> None:
         "r2",
     ]
     assert ordered(found.relations, RELATION_ORDERS, "hits")[0].relation == "r2"
+    first = ordered(found.relations, RELATION_ORDERS, "writes")[0]
+    assert (first.relation, first.writes) == ("r1", 60)
     assert [(row.queryid, row.calls) for row in ordered(found.statements, STATEMENT_ORDERS, "calls")] == [(2, 7)]
 
 
