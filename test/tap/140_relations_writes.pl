@@ -13,12 +13,13 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 # Nothing is written unasked: the pool is large, and checkpoints are ours.
-my $node = fc_new_node('main', size => '4MB', buffers => '16MB', conf => <<'END');
+my $conf = <<'END';
 autovacuum = off
 bgwriter_lru_maxpages = 0
 checkpoint_timeout = 1h
 max_parallel_workers_per_gather = 0
 END
+my $node = fc_new_node('main', size => '4MB', buffers => '16MB', streaming => 1, conf => $conf);
 
 sub sql { return $node->safe_psql('postgres', $_[0]) }
 
@@ -123,6 +124,15 @@ my @other = both();
 cmp_ok($other[0] - $one[0], '>', 20, 'a checkpoint writes pages of many relations');
 is($other[1] - $one[1], $other[0] - $one[0], 'together, the rows have as many');
 is(sql(q{SELECT count(*) FILTER (WHERE relid = 'pg_database'::regclass AND disk_writes > 0) FROM pg_stat_flashcache_relation}), 1, 'shared catalogs among them');
+
+# On a standby: what recovery adds.
+my $standby = fc_new_standby('standby', $node, size => '4MB', buffers => '16MB', conf => $conf);
+make('replayed');
+$node->wait_for_catchup($standby, 'replay', $node->lsn('flush'));
+is($standby->safe_psql('postgres', q{SELECT disk_extends FROM pg_stat_flashcache_relation WHERE relid = 'replayed'::regclass}),
+	$standby->safe_psql('postgres', q{SELECT (sum(pg_relation_size('replayed', f)) / current_setting('block_size')::int)::int FROM unnest('{main,fsm,vm}'::text[]) f}),
+	'a standby: recovery has extended it');
+$standby->stop;
 
 sql('SELECT pg_flashcache_reset_stats()');
 is(sql(q{SELECT count(*) FROM pg_stat_flashcache_relation WHERE relid IN ('everywhere'::regclass, 'off'::regclass)}), 0, 'a reset');
