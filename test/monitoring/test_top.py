@@ -315,6 +315,21 @@ def test_a_narrow_screen() -> None:
         assert len(text.splitlines()) <= 24
 
 
+def test_objects_on_a_narrow_screen() -> None:
+    """With a long name, and large numbers."""
+
+    def relation(n: int) -> dict[str, Any]:
+        counters = ("hits", "read_time_us", "disk_reads", "disk_read_time_us", "os_cache_hits", "writes")
+        return {"relid": 1, "schema": "public", "relation": "history_of_orders_2026_p01", **dict.fromkeys(counters, n)}
+
+    found = rates(sample(0, 0, STAT, relations=[relation(0)]), sample(1, 0, LATER, relations=[relation(123456)]))
+    for width, heads in ((80, ["disk", "flash", "writes/s"]), (140, ["disk reads/s", "page cache/s", "disk writes/s"])):
+        console = Console(width=width, record=True, file=io.StringIO())
+        console.print(page([View("db1", found, None)], 0, "writes", STATEMENT_ORDERS[0], (width, 24)))
+        text = console.export_text()
+        assert all(head in text for head in heads) and "…" not in text and "history_of_orders_2026_p01" in text, text
+
+
 def test_a_long_statement_leaves_its_figures() -> None:
     row = {
         "userid": 1, "dbid": 1, "queryid": 4711, "toplevel": True, "calls": 0, "hits": 0, "read_time_us": 0, "disk_reads": 0,
