@@ -350,6 +350,8 @@ CREATE FUNCTION pg_flashcache_relation_stat(
 	OUT disk_reads bigint,
 	OUT disk_read_time_us bigint,
 	OUT os_cache_hits bigint,
+	OUT disk_writes bigint,
+	OUT disk_extends bigint,
 	OUT inserts bigint,
 	OUT invalidations bigint,
 	OUT evictions_without_hit bigint,
@@ -359,13 +361,14 @@ AS 'MODULE_PATHNAME', 'fc_relation_stat'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
 COMMENT ON FUNCTION pg_flashcache_relation_stat() IS
-	'what was read of each relation of this database; see view pg_stat_flashcache_relation';
+	'what was read and written of each relation of this database; see view pg_stat_flashcache_relation';
 
 CREATE VIEW pg_stat_flashcache_relation AS
 	SELECT s.relid, n.nspname AS schemaname, c.relname, c.relkind,
 		t.oid AS toast_of, i.indrelid AS index_of,
 		s.hits OPERATOR(pg_catalog.+) s.disk_reads AS reads,
 		s.hits, s.read_time_us, s.disk_reads, s.disk_read_time_us, s.os_cache_hits,
+		s.disk_writes, s.disk_extends,
 		s.inserts, s.invalidations, s.evictions_without_hit,
 		s.hits AS optimized_reads, s.disk_reads AS unoptimized_reads,
 		s.stats_reset
@@ -378,10 +381,10 @@ CREATE VIEW pg_stat_flashcache_relation AS
 			AND t.reltoastrelid OPERATOR(pg_catalog.<>) 0;
 
 COMMENT ON VIEW pg_stat_flashcache_relation IS
-	'what was read of each relation of this database from flash and from disk, one row each; relid is NULL in the row of everything else';
+	'what was read of each relation of this database from flash and from disk, and written to disk, one row each; relid is NULL in the row of everything else';
 
 COMMENT ON COLUMN pg_stat_flashcache_relation.relid IS
-	'OID of the table, index, TOAST table or other relation; NULL: all reads of this database that belong to no row';
+	'OID of the table, index, TOAST table or other relation; NULL: all reads and writes of this database that belong to no row';
 COMMENT ON COLUMN pg_stat_flashcache_relation.schemaname IS
 	'its schema';
 COMMENT ON COLUMN pg_stat_flashcache_relation.relname IS
@@ -404,6 +407,10 @@ COMMENT ON COLUMN pg_stat_flashcache_relation.disk_read_time_us IS
 	'microseconds that these reads took; on 18 and later only some of them are timed';
 COMMENT ON COLUMN pg_stat_flashcache_relation.os_cache_hits IS
 	'pages that were on flash but left to the page cache of the kernel, which held them; in disk_reads too';
+COMMENT ON COLUMN pg_stat_flashcache_relation.disk_writes IS
+	'pages of data files, of all forks, written again by whatever process';
+COMMENT ON COLUMN pg_stat_flashcache_relation.disk_extends IS
+	'pages that were added to data files, of all forks';
 COMMENT ON COLUMN pg_stat_flashcache_relation.inserts IS
 	'pages written to flash and published';
 COMMENT ON COLUMN pg_stat_flashcache_relation.invalidations IS
@@ -753,7 +760,7 @@ BEGIN
 			 '{state,reason,verdict,slots,used,memory_bytes,hit_ratio,memory_per_slot,writer_pid}'::text[], '{}'::text[],
 			 NULL::text[], NULL::text[], NULL::text, NULL::text),
 			('flash_relations', 'pg_flashcache', 'pg_stat_flashcache_relation', '%s', '{relid}',
-			 '{schemaname,relname,relkind,toast_of,index_of}', '{}', NULL, '{disk_reads,hits,inserts}', NULL,
+			 '{schemaname,relname,relkind,toast_of,index_of}', '{}', NULL, '{disk_reads,hits,inserts,disk_writes,disk_extends}', NULL,
 			 '(SELECT stats_reset::text FROM %s.pg_stat_flashcache)'),
 			('flash_statements', 'pg_flashcache', 'pg_stat_flashcache_statements', '%s', '{userid,dbid,queryid,toplevel}',
 			 '{query}', '{}', NULL, '{disk_read_time_us,disk_reads,hits}', NULL,

@@ -66,6 +66,8 @@ make_relation_row(Row *row, Oid relid, const uint64 *c)
 	add_int8(row, c[FC_REL_DISK_READS]);
 	add_us(row, c[FC_REL_DISK_READ_NS]);
 	add_int8(row, c[FC_REL_OS_CACHE_HITS]);
+	add_int8(row, c[FC_REL_DISK_WRITES]);
+	add_int8(row, c[FC_REL_DISK_EXTENDS]);
 	add_int8(row, c[FC_REL_INSERTS]);
 	add_int8(row, c[FC_REL_INVALIDATIONS]);
 	add_int8(row, c[FC_REL_USELESS]);

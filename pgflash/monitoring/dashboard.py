@@ -150,10 +150,15 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
                   (("topk(20, sum by (instance, datname, schemaname, relname) "
                     "(increase(pg_flashcache_relation_hits_total{i}[$__range])))", "pages"),),
                   "Pages read from flash in the time that is shown.", since="1.1"),
+            Panel("table", "Relations by disk writes", "short",
+                  (("topk(20, sum by (instance, datname, schemaname, relname) "
+                    "(increase(pg_flashcache_relation_disk_writes_total{i}[$__range]) "
+                    "+ increase(pg_flashcache_relation_disk_extends_total{i}[$__range])))", "pages"),),
+                  "Pages of data files written again or added in the time that is shown, by whatever process.", since="1.1"),
             Panel("table", "Statements by time of disk reads", "s",
                   (("topk(20, sum by (instance, datname, queryid) "
                     "(increase(pg_flashcache_statement_disk_read_seconds_total{i}[$__range])))", "seconds"),),
-                  "pg_stat_statements has the text of each queryid. If nothing is here, pg_flashcache_tracking_stat() shows why.", width=24, since="1.1"),
+                  "pg_stat_statements has the text of each queryid. If nothing is here, pg_flashcache_tracking_stat() shows why.", since="1.1"),
         ),
     ),
 )  # fmt: skip

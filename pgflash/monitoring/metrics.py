@@ -211,10 +211,10 @@ _RELATION = (("datname", "pg_catalog.current_database()::text"), ("schemaname", 
              ("relname", "CASE WHEN relid IS NULL THEN '(everything else)' ELSE COALESCE(relname::text, relid::text) END"))  # fmt: skip
 
 RELATIONS = Group(
-    "pg_flashcache_relation", "Relations of a database: the 50 with the most reads",
+    "pg_flashcache_relation", "Relations of a database: the 50 with the most reads and writes",
     """FROM (
          SELECT * FROM {schema}.pg_stat_flashcache_relation
-         ORDER BY relid IS NOT NULL, disk_reads + hits DESC, relid LIMIT 51
+         ORDER BY relid IS NOT NULL, disk_reads + hits + disk_writes + disk_extends DESC, relid LIMIT 51
        ) r""",
     (
         _count("hits", "Pages of the relation read from flash."),
@@ -222,6 +222,8 @@ RELATIONS = Group(
         _count("disk_reads", "Pages of the relation read from data files."),
         _time("disk_read_time_us", "Time that these reads took."),
         _count("os_cache_hits", "Those of the disk reads that the kernel's page cache answered."),
+        _count("disk_writes", "Pages of the relation's data files written again, by whatever process."),
+        _count("disk_extends", "Pages added to the relation's data files."),
         _count("inserts", "Pages of the relation written to flash."),
         _count("invalidations", "Pages of the relation removed from flash because they were changed."),
         _count("evictions_without_hit", "Pages of the relation removed from flash that had never been hit."),

@@ -7,7 +7,7 @@ from typing import Any
 
 from pgflash.pilot.report.model import Figure, Grid, Series
 from pgflash.snapshots import report, verdict
-from pgflash.snapshots.facts import TOP, Facts, facts
+from pgflash.snapshots.facts import TOP, Facts, blocks_written, facts
 from pgflash.snapshots.interval import Interval, Row
 from pgflash.snapshots.report import Report, share, table
 from pgflash.snapshots.verdict import relative
@@ -28,7 +28,8 @@ def make(a: Interval, b: Interval) -> tuple[Report, dict[str, Any]]:
     for name, interval, one in (("A", a, x), ("B", b, y)):
         found.warnings += [f"{name}: {line}" for line in report.warnings(one)]
         found.notes += [f"{name}: {line}" for line in [*report.asked(interval), *one.notes, *report.missing(one)]]
-    found.figures = [_settings(a, b), _load(x, y), _waits(x, y), _cache(x, y), _latency(x, y), _relations(x, y), _statements(x, y)]
+    of_both = (_load, _waits, _cache, _latency, _relations, _writes, _statements)
+    found.figures = [_settings(a, b), *(figure(x, y) for figure in of_both)]
     values = {"a": x.as_json(), "b": y.as_json(), "changes": changes(x, y)}
     return found, values
 
@@ -132,16 +133,16 @@ def _ms(us: float | None) -> float | None:
     return None if us is None else us / 1000
 
 
-def _union(before: list[Row], after: list[Row], weight: str) -> list[tuple[Row | None, Row | None]]:
+def _union(before: list[Row], after: list[Row], weight: Callable[[Row], float]) -> list[tuple[Row | None, Row | None]]:
     """By key, those with most in either."""
     a, b = {row.key: row for row in before}, {row.key: row for row in after}
-    keys = sorted({*a, *b}, key=lambda key: -max(row.get(weight) for row in (a.get(key), b.get(key)) if row))
+    keys = sorted({*a, *b}, key=lambda key: -max(weight(row) for row in (a.get(key), b.get(key)) if row))
     return [(a.get(key), b.get(key)) for key in keys[:TOP]]
 
 
 def _relations(x: Facts, y: Facts) -> Figure:
     rows = []
-    for a, b in _union(x.reads, y.reads, "blks_read"):
+    for a, b in _union(x.reads, y.reads, lambda row: row.get("blks_read")):
         one = b or a
         assert one is not None
         before, after = (row.get("blks_read") / facts_.seconds if row else 0.0 for row, facts_ in ((a, x), (b, y)))
@@ -152,9 +153,27 @@ def _relations(x: Facts, y: Facts) -> Figure:
     )
 
 
+def _writes(x: Facts, y: Facts) -> Figure:
+    rows = []
+    for a, b in _union(x.writes, y.writes, blocks_written):
+        one = b or a
+        assert one is not None
+        before, after = (blocks_written(row) / facts_.seconds if row else 0.0 for row, facts_ in ((a, x), (b, y)))
+        shares = [share(blocks_written(row) if row else 0.0, facts_.pages_written) for row, facts_ in ((a, x), (b, y))]
+        rows.append([report.flash_relation(one), show_number(before), show_number(after), relative(before, after), *shares])
+    head = ["relation", "pages written a second in A", "in B", "change", "share in A", "in B"]
+    return table(
+        "segments-by-physical-writes",
+        "Segments by physical writes",
+        "Which relations are written to disk?",
+        Grid(head, rows),
+        report.why(y, "flash_relations"),
+    )
+
+
 def _statements(x: Facts, y: Facts) -> Figure:
     rows = []
-    for a, b in _union(x.statements, y.statements, "total_exec_time"):
+    for a, b in _union(x.statements, y.statements, lambda row: row.get("total_exec_time")):
         one = b or a
         assert one is not None
         before, after = (row.get("total_exec_time") / row.get("calls") if row and row.get("calls") else None for row in (a, b))

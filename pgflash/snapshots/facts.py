@@ -71,6 +71,8 @@ class Facts:
     reads: list[Row]
     changes: list[Row]
     unoptimized: list[Row]
+    writes: list[Row]
+    pages_written: float  # of the database and shared relations, those of `writes` and of all others
     statements: list[Row]
     flash_statements: list[Row]
     flash_statements_why: str  # there are none, if that is because of the settings
@@ -95,7 +97,7 @@ class Facts:
 
 SECTIONS = {
     "cache": "counters of the cache",
-    "flash_relations": "reads from flash and disk by relation",
+    "flash_relations": "reads from flash and disk, and writes to disk, by relation",
     "flash_statements": "reads from flash and disk by statement",
     "flash_latency": "latency histograms",
     "advice": "estimates of other sizes",
@@ -158,6 +160,8 @@ def facts(interval: Interval) -> Facts:
         reads=_top(relations, "blks_read"),
         changes=_top(relations, "tup_changed"),
         unoptimized=_top(flash, "disk_reads"),
+        writes=sorted((row for row in flash if blocks_written(row) > 0), key=lambda row: (-blocks_written(row), row.key))[:TOP],
+        pages_written=sum(blocks_written(row) for row in interval.rows("flash_relations")),
         statements=_top(statements, "total_exec_time"),
         flash_statements=_top([row for row in interval.rows("flash_statements") if "rest" not in row.labels], "disk_read_time_us", "disk_reads"),
         flash_statements_why=_why_no_statements(interval),
@@ -169,6 +173,11 @@ def facts(interval: Interval) -> Facts:
         missing=missing,
         notes=interval.notes,
     )  # fmt: skip
+
+
+def blocks_written(row: Row) -> float:
+    """Pages of data files: written again, or added."""
+    return row.get("disk_writes") + row.get("disk_extends")
 
 
 def _sum(rows: list[Row], name: str) -> float:

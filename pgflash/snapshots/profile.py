@@ -30,7 +30,7 @@ NEAR_S = 60.0  # a sample taken otherwise belongs to a snapshot if it is not fur
 OLDEST = (4, 4)  # the first whose sections have a text with a class
 LOCAL = "local"  # what pg_profile calls the server that it is in
 # What its report has as well.
-THEIRS = {"load", "settings", "tablespaces", "segments-by-reads", "segments-by-writes", "statements", "io"}
+THEIRS = {"load", "settings", "tablespaces", "segments-by-reads", "segments-by-changes", "statements", "io"}
 _UNSAFE = str.maketrans({char: f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"})
 
 

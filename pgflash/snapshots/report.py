@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from pgflash.pilot.report.model import Figure, Grid, Series, Verdict
 from pgflash.snapshots import verdict
-from pgflash.snapshots.facts import SECTIONS, Facts, facts
+from pgflash.snapshots.facts import SECTIONS, Facts, blocks_written, facts
 from pgflash.snapshots.interval import Interval, Row, Step, added
 from pgflash.snapshots.verdict import percent
 from pgflash.snapshots.waits import ALL_OF_IT, CLASSES, NAMED, DatabaseTime, database_time
@@ -41,7 +41,7 @@ def make(interval: Interval) -> tuple[Report, Facts]:
     )
     report.figures = [
         _profile(found), _waits(found), _waits_over_time(interval), _efficiency(found), _reads_over_time(interval), _latency(found),
-        _advice(found), _tablespaces(found), _reads(found), _unoptimized(found), _changes(found), _statements(found), _flash_statements(found), _io(found),
+        _advice(found), _tablespaces(found), _reads(found), _unoptimized(found), _writes(found), _changes(found), _statements(found), _flash_statements(found), _io(found),
     ]  # fmt: skip
     return report, found
 
@@ -319,10 +319,14 @@ def _reads(found: Facts) -> Figure:
     return figure
 
 
+def flash_relation(row: Row) -> str:
+    return f"{row.label('schemaname')}.{row.label('relname')}" if row.label("relname") else "everything else"
+
+
 def _unoptimized(found: Facts) -> Figure:
     total = sum(row.get("disk_reads") for row in found.unoptimized)
     rows = [
-        [f"{row.label('schemaname')}.{row.label('relname')}" if row.label("relname") else "everything else", show_number(row.get("disk_reads")),
+        [flash_relation(row), show_number(row.get("disk_reads")),
          share(row.get("disk_reads"), total), show_number(row.get("hits")), show_ms(row.get("disk_read_time_us") / 1000)]
         for row in found.unoptimized
     ]  # fmt: skip
@@ -336,6 +340,24 @@ def _unoptimized(found: Facts) -> Figure:
     )
 
 
+def _writes(found: Facts) -> Figure:
+    rows = [
+        [flash_relation(row), show_number(blocks_written(row)), share(blocks_written(row), found.pages_written), show_number(row.get("disk_writes")),
+         show_number(row.get("disk_extends")), show_number(blocks_written(row) / found.seconds)]
+        for row in found.writes
+    ]  # fmt: skip
+    head = ["relation", "pages written", "share", "written again", "added", "a second"]
+    figure = table(
+        "segments-by-physical-writes",
+        "Segments by physical writes",
+        "Which relations are written to disk?",
+        Grid(head, rows),
+        why(found, "flash_relations", "Nothing was written, or there is no cache: PostgreSQL itself does not count writes by relation."),
+    )
+    figure.conditions = "Pages of data files, by whatever process; relations of this database, and those that all databases share."
+    return figure
+
+
 def _changes(found: Facts) -> Figure:
     total = sum(row.get("tup_changed") for row in found.tablespaces)
     rows = [
@@ -344,9 +366,7 @@ def _changes(found: Facts) -> Figure:
         for row in found.changes
     ]  # fmt: skip
     head = ["table", "rows changed", "share", "inserted", "updated", "deleted"]
-    figure = table("segments-by-writes", "Segments by writes", "Which tables are written to?", Grid(head, rows), why(found, "relations"))
-    figure.conditions = "By rows: PostgreSQL does not count writes of pages by relation."
-    return figure
+    return table("segments-by-changes", "Segments by rows changed", "Which tables are changed?", Grid(head, rows), why(found, "relations"))
 
 
 def query(row: Row) -> str:

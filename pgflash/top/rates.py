@@ -11,7 +11,7 @@ from pgflash.top.sample import Sample
 
 PAGE = 8192
 OPERATIONS = {"disk read": "disk", "page cache read": "page_cache", "flash read": "flash"}
-RELATION_ORDERS = ("disk_read_time_s", "disk_reads", "hits")
+RELATION_ORDERS = ("disk_read_time_s", "disk_reads", "hits", "writes")
 STATEMENT_ORDERS = ("disk_read_time_s", "disk_reads", "hits", "calls")
 
 
@@ -31,6 +31,7 @@ class Relation:
     hits: int
     disk_reads: int
     os_cache_hits: int
+    writes: int
     read_time_s: float
     disk_read_time_s: float
 
@@ -189,11 +190,12 @@ def _pairs(
 def _relations(before: Sample, after: Sample) -> list[Relation] | None:
     if before.relations is None or after.relations is None:
         return None
-    counters = ("hits", "disk_reads", "os_cache_hits", "read_time_us", "disk_read_time_us")
+    counters = ("hits", "disk_reads", "os_cache_hits", "writes", "read_time_us", "disk_read_time_us")
     return [
         Relation(
             row["schema"] or "", row["relation"] or ("(everything else)" if row["relid"] is None else str(row["relid"])),
-            change["hits"], change["disk_reads"], change["os_cache_hits"], change["read_time_us"] / 1e6, change["disk_read_time_us"] / 1e6,
+            change["hits"], change["disk_reads"], change["os_cache_hits"], change["writes"], change["read_time_us"] / 1e6,
+            change["disk_read_time_us"] / 1e6,
         )
         for row, change in _pairs(before.relations, after.relations, ("relid",), counters)
     ]  # fmt: skip

@@ -17,7 +17,7 @@ LATENCY = "pg_stat_flashcache_latency"
 TRACKING = "pg_flashcache_tracking_stat()"
 VIEWS = (STAT, RELATION, STATEMENTS, LATENCY)
 QUERY_LENGTH = 200
-ROWS = 2000  # of relations and statements, those with the most reads
+ROWS = 2000  # of relations and statements, those with the most reads, and writes of relations
 
 _SERVER = """
 SELECT clock_timestamp() AS at, pg_is_in_recovery() AS standby, current_setting('server_version_num')::int / 10000 AS major,
@@ -29,8 +29,9 @@ FROM (SELECT sum(xact_commit + xact_rollback)::bigint AS transactions, sum(blks_
              (sum(blk_read_time) * 1000)::bigint AS blk_read_time_us FROM pg_stat_database) total
 """
 _RELATIONS = """
-SELECT relid, schemaname::text AS schema, relname::text AS relation, hits, read_time_us, disk_reads, disk_read_time_us, os_cache_hits
-FROM {schema}.pg_stat_flashcache_relation ORDER BY disk_reads + hits DESC LIMIT {rows}
+SELECT relid, schemaname::text AS schema, relname::text AS relation, hits, read_time_us, disk_reads, disk_read_time_us, os_cache_hits,
+       disk_writes + disk_extends AS writes
+FROM {schema}.pg_stat_flashcache_relation ORDER BY disk_reads + hits + disk_writes + disk_extends DESC LIMIT {rows}
 """
 _STATEMENTS = """
 SELECT userid, dbid, queryid, toplevel, calls, hits, read_time_us, disk_reads, disk_read_time_us, os_cache_hits,

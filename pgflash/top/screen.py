@@ -12,7 +12,13 @@ from pgflash.top.rates import RELATION_ORDERS, STATEMENT_ORDERS, Rates, Source, 
 from pgflash.top.watch import View
 from pgflash.units import show_bytes, show_number
 
-ORDER_NAMES = {"disk_read_time_s": "time of disk reads", "disk_reads": "disk reads", "hits": "flash hits", "calls": "calls"}
+ORDER_NAMES = {
+    "disk_read_time_s": "time of disk reads",
+    "disk_reads": "disk reads",
+    "hits": "flash hits",
+    "writes": "disk writes",
+    "calls": "calls",
+}
 NONE = "-"
 NARROW = 120  # columns
 BAD_STATES = ("off", "detached", "paused")
@@ -85,7 +91,7 @@ def _remark(view: View) -> str:
     return found.reason or off or found.verdict or (found.missing[0] if found.state is None and found.missing else "")
 
 
-def objects(found: Rates, order: str, rows: int) -> RenderableType:
+def objects(found: Rates, order: str, rows: int, narrow: bool = False) -> RenderableType:
     if found.relations is None:
         return cell("objects: " + _why(found, "pg_stat_flashcache_relation"))
     table = Table(
@@ -96,12 +102,15 @@ def objects(found: Rates, order: str, rows: int) -> RenderableType:
         header_style="bold",
     )
     table.add_column("object", no_wrap=True)
-    for head in ("disk reads/s", "disk ms/s", "page cache/s", "flash/s", "flash ms/s"):
+    heads = ("disk reads/s", "disk ms/s", "page cache/s", "flash/s", "flash ms/s", "disk writes/s")
+    shown = [head for head in heads if not (narrow and head == "page cache/s")]
+    for head in shown:
         table.add_column(head, justify="right")
     for row in ordered(found.relations, RELATION_ORDERS, order)[:rows]:
         name = f"{row.schema}.{row.relation}" if row.schema else row.relation
-        each = (row.disk_reads, row.disk_read_time_s * 1000, row.os_cache_hits, row.hits, row.read_time_s * 1000)
-        table.add_row(cell(name), *(number(value / found.interval_s) for value in each))
+        each = (row.disk_reads, row.disk_read_time_s * 1000, row.os_cache_hits, row.hits, row.read_time_s * 1000, row.writes)
+        values = dict(zip(heads, each, strict=True))
+        table.add_row(cell(name), *(number(values[head] / found.interval_s) for head in shown))
     return table
 
 
@@ -137,11 +146,12 @@ def page(
 ) -> RenderableType:
     """Everything; with a size, of width and height, as much as there is space for."""
     rows = 10 if size is None else max(1, (size[1] - 2 * len(views) - 11) // 2)
+    narrow = size is not None and size[0] < NARROW
     parts: list[RenderableType] = [Text(head, style="bold")] if head else []
-    parts += [servers(views, selected if len(views) > 1 else None, size is not None and size[0] < NARROW)]
+    parts += [servers(views, selected if len(views) > 1 else None, narrow)]
     found = views[selected].rates
     if found is not None:
-        parts += [objects(found, relation_order, rows), Text(""), statements(found, statement_order, rows, size is not None)]
+        parts += [objects(found, relation_order, rows, narrow), Text(""), statements(found, statement_order, rows, size is not None)]
     if keys:
         parts += [Text(""), Text("q quit   n, p next and previous server   o order of objects   s order of statements", style="dim")]
     return Group(*parts)

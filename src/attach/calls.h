@@ -27,6 +27,7 @@
 
 #include "attach/locator.h"
 #include "cache/cache.h"
+#include "stats/stats_relation.h"
 #include "storage/md.h"
 #include "storage/smgr.h"
 
@@ -52,6 +53,13 @@ typedef enum FcCall
 
 /* How often each was called in this process; for the self-test. */
 extern uint64 fc_calls[FC_CALL_COUNT];
+
+/* md has written or added n blocks, of whatever fork. */
+static inline void
+fc_count_written(SMgrRelation reln, FcRelCounter counter, int n)
+{
+	fc_count_relation(fc_counted_as(reln), counter, n, 0);
+}
 
 /* Buffers lost their "char *" in 16. */
 #if PG_VERSION_NUM < 160000

@@ -91,6 +91,7 @@ fc_smgr_write(SMgrRelation reln, ForkNumber forknum, BlockNumber blk,
 	if (!fc_is_cacheable(reln, forknum))
 	{
 		mdwrite(reln, forknum, blk, page, skip_fsync);
+		fc_count_written(reln, FC_REL_DISK_WRITES, 1);
 		return;
 	}
 	fc_failpoint_of(FC_FP_WRITE_BEFORE_MD, tag.rel);
@@ -98,6 +99,7 @@ fc_smgr_write(SMgrRelation reln, ForkNumber forknum, BlockNumber blk,
 	fc_failpoint_of(FC_FP_WRITE_AFTER_MD, tag.rel);
 	fc_cache_invalidate(&tag);	/* C3 */
 	fc_page_written(&tag, page);
+	fc_count_written(reln, FC_REL_DISK_WRITES, 1);
 	fc_advice_written(&tag, 1, pages);
 }
 

@@ -103,6 +103,7 @@ fc_smgr_extend(SMgrRelation reln, ForkNumber forknum, BlockNumber blk,
 	if (!fc_is_cacheable(reln, forknum))
 	{
 		mdextend(reln, forknum, blk, page, skip_fsync);
+		fc_count_written(reln, FC_REL_DISK_EXTENDS, 1);
 		return;
 	}
 	end = end_before(reln, forknum, blk);
@@ -111,6 +112,7 @@ fc_smgr_extend(SMgrRelation reln, ForkNumber forknum, BlockNumber blk,
 	mdextend(reln, forknum, blk, page, skip_fsync); /* C2 */
 	fc_failpoint(FC_FP_FILE_AFTER_MD);
 	fc_cache_invalidate_range(rel, end, blk + 1);	/* C3 */
+	fc_count_written(reln, FC_REL_DISK_EXTENDS, 1);
 }
 
 #if PG_VERSION_NUM >= 160000
@@ -125,6 +127,7 @@ fc_smgr_zeroextend(SMgrRelation reln, ForkNumber forknum, BlockNumber blk,
 	if (!fc_is_cacheable(reln, forknum))
 	{
 		mdzeroextend(reln, forknum, blk, nblocks, skip_fsync);
+		fc_count_written(reln, FC_REL_DISK_EXTENDS, nblocks);
 		return;
 	}
 	end = end_before(reln, forknum, blk);
@@ -133,6 +136,7 @@ fc_smgr_zeroextend(SMgrRelation reln, ForkNumber forknum, BlockNumber blk,
 	mdzeroextend(reln, forknum, blk, nblocks, skip_fsync);	/* C2 */
 	fc_failpoint(FC_FP_FILE_AFTER_MD);
 	fc_cache_invalidate_range(rel, end, blk + nblocks); /* C3 */
+	fc_count_written(reln, FC_REL_DISK_EXTENDS, nblocks);
 }
 #endif
 

@@ -151,6 +151,7 @@ fc_smgr_writev(SMgrRelation reln, ForkNumber forknum, BlockNumber blk,
 	if (!fc_is_cacheable(reln, forknum))
 	{
 		mdwritev(reln, forknum, blk, pages, nblocks, skip_fsync);
+		fc_count_written(reln, FC_REL_DISK_WRITES, nblocks);
 		return;
 	}
 	fc_failpoint_of(FC_FP_WRITE_BEFORE_MD, tag.rel);
@@ -162,6 +163,7 @@ fc_smgr_writev(SMgrRelation reln, ForkNumber forknum, BlockNumber blk,
 		fc_page_written(&tag, pages[i]);
 	}
 	tag.blk = blk;
+	fc_count_written(reln, FC_REL_DISK_WRITES, nblocks);
 	fc_advice_written(&tag, nblocks, pages);
 }
 

@@ -545,6 +545,8 @@ fc_cache_read(const FcRun *run, char *const *pages)
 		fc_count_relation(fc_tag_rel(&run->tag), FC_REL_HITS, good, end - begin);
 		fc_count_latency(FC_LATENCY_FLASH_READ, end - begin);
 		fc_times_flash_read(run, begin, end, good, ahead > 0);
+		if (ahead == 0)
+			fc_store_read_took(slots, good, end - begin);
 		if (unlikely(run->arm == FC_ARM_FLASH) && ahead == 0)
 			fc_bypass_flash_read(run, end - begin);
 	}

@@ -4,8 +4,9 @@
  *	  How long requests take: a histogram for each kind of process and each
  *	  kind of request.
  *
- * Counted is what is timed anyway, whatever track_io_timing says: nobody looks
- * at the clock for this.  From 18 on most reads from disk are not timed.
+ * Counted is what is timed anyway, whatever track_io_timing says: no session
+ * looks at the clock for this; the writer does, once for a write to flash.
+ * From 18 on most reads from disk are not timed.
  * A request may be for several pages, and counts once.
  *
  * Copyright (c) 2026, the pg_flashcache developers

@@ -27,7 +27,7 @@
 #include "port/atomics.h"
 #include "storage/spin.h"
 
-#define FC_PLACE_COUNTERS 8
+#define FC_PLACE_COUNTERS 10
 
 typedef struct FcKey
 {

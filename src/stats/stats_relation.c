@@ -6,9 +6,11 @@
  * The rests have a table of their own.  The first place of that is the rest of
  * databases for which there was none.
  *
- * The writer alone may count for a relation while its file is being removed,
- * since everybody else holds a lock on it: so nobody pins a place, and such a
- * count may come to be that of the next relation in it.
+ * The writer alone may count for a relation while its file is being removed.
+ * Whoever reads or extends it holds a lock on it.  Who writes a page of it need
+ * not, as the checkpointer; but the page is under I/O until it has been counted,
+ * and that is waited for before the file goes.  So nobody pins a place, and a
+ * count of the writer's may come to be that of the next relation in it.
  *
  * Copyright (c) 2026, the pg_flashcache developers
  *

@@ -33,6 +33,8 @@ typedef enum FcRelCounter
 	FC_REL_INSERTS,
 	FC_REL_INVALIDATIONS,
 	FC_REL_USELESS,				/* evicted without a hit */
+	FC_REL_DISK_WRITES,			/* of blocks that were there */
+	FC_REL_DISK_EXTENDS,
 	FC_REL_COUNTERS
 } FcRelCounter;
 

@@ -253,9 +253,9 @@ may_read_all(const FcPlace *places, int n, int timeout_ms)
 	return true;
 }
 
-/* So many of the first pages were read, in that time. */
+/* So many of the first pages were read. */
 static void
-count_read(const FcPlace *places, int n, uint64 ns)
+count_read(const FcPlace *places, int n)
 {
 	int			run;
 
@@ -264,18 +264,27 @@ count_read(const FcPlace *places, int n, uint64 ns)
 		for (run = 1; i + run < n && places[i + run].no == places[i].no; run++)
 			;
 		fc_device_count(places[i].no, FC_DEVICE_READS, run);
-		if (run < n)
-			continue;			/* of several devices: whose time is it? */
-		fc_device_count(places[i].no, FC_DEVICE_READ_REQUESTS, 1);
-		fc_device_count(places[i].no, FC_DEVICE_READ_NS, ns);
 	}
+}
+
+void
+fc_store_read_took(const FcSlotNo *slots, int n, uint64 ns)
+{
+	FcDeviceNo	no = fc_place_of(slots[0]).no;
+
+	for (int i = 1; i < n; i++)
+		if (fc_place_of(slots[i]).no != no)
+			return;				/* of several devices: whose time is it? */
+	if (no == FC_NO_DEVICE)
+		return;					/* it has gone meanwhile */
+	fc_device_count(no, FC_DEVICE_READ_REQUESTS, 1);
+	fc_device_count(no, FC_DEVICE_READ_NS, ns);
 }
 
 int
 fc_store_read(const FcSlotNo *slots, char *const *pages, int n, int timeout_ms, FcIo *io)
 {
 	FcPlace		places[FC_STORE_MAX_READ];
-	uint64		begin = fc_now_ns();
 	FcIo		after;			/* what keeps the others from being read */
 	int			done = 0;
 
@@ -312,7 +321,7 @@ fc_store_read(const FcSlotNo *slots, char *const *pages, int n, int timeout_ms, 
 	pgstat_report_wait_end();
 	Assert(done >= 0 && done <= n);
 	if (likely(done > 0))
-		count_read(places, done, fc_now_ns() - begin);
+		count_read(places, done);
 	if (*io == FC_IO_OK && done == n)
 		*io = after;
 	return done;

@@ -359,6 +359,9 @@ extern const char *fc_store_hint(int code);
  */
 extern int	fc_store_read(const FcSlotNo *slots, char *const *pages, int n, int timeout_ms, FcIo *io);
 
+/* How long that took, with what the caller has done with the pages: for the device's mean, for which nobody looks at the clock. */
+extern void fc_store_read_took(const FcSlotNo *slots, int n, uint64 ns);
+
 /*
  * Reading ahead: starts to read `n` slots in a row into memory aligned to
  * FC_IO_ALIGN, and returns.  The FcAhead and the pages stay where they are until

@@ -39,11 +39,11 @@ SECRET = "tOpS3cret"
 STANDINS = {
     "pg_stat_flashcache_relation": """
         CREATE TABLE pg_stat_flashcache_relation (relid oid, schemaname name, relname name, relkind "char", toast_of oid, index_of oid,
-          reads bigint, hits bigint, read_time_us bigint, disk_reads bigint, disk_read_time_us bigint, os_cache_hits bigint, inserts bigint,
-          invalidations bigint, evictions_without_hit bigint, optimized_reads bigint, unoptimized_reads bigint, stats_reset timestamptz);
+          reads bigint, hits bigint, read_time_us bigint, disk_reads bigint, disk_read_time_us bigint, os_cache_hits bigint, disk_writes bigint,
+          disk_extends bigint, inserts bigint, invalidations bigint, evictions_without_hit bigint, optimized_reads bigint, unoptimized_reads bigint, stats_reset timestamptz);
         INSERT INTO pg_stat_flashcache_relation VALUES
-          (1, 'public', 'a"b', 'r', NULL, NULL, 30, 10, 100, 20, 2000000, 5, 1, 2, 3, 10, 20, now()),
-          (NULL, NULL, NULL, NULL, NULL, NULL, 3, 1, 10, 2, 20, 0, 0, 0, 0, 1, 2, now())""",
+          (1, 'public', 'a"b', 'r', NULL, NULL, 30, 10, 100, 20, 2000000, 5, 4, 6, 1, 2, 3, 10, 20, now()),
+          (NULL, NULL, NULL, NULL, NULL, NULL, 3, 1, 10, 2, 20, 0, 0, 0, 0, 0, 0, 1, 2, now())""",
     "pg_stat_flashcache_statements": """
         CREATE TABLE pg_stat_flashcache_statements (userid oid, dbid oid, queryid bigint, toplevel boolean, calls bigint, hits bigint,
           read_time_us bigint, disk_reads bigint, disk_read_time_us bigint, os_cache_hits bigint, query text);
@@ -167,6 +167,14 @@ class Prometheus:
 
     def query(self, text: str) -> list[dict[str, Any]]:
         answer = json.loads(get(f"{self.url}/api/v1/query?{urllib.parse.urlencode({'query': text})}"))
+        assert answer["status"] == "success", text
+        return list(answer["data"]["result"])
+
+    def over_time(self, text: str) -> list[dict[str, Any]]:
+        """In the last minute."""
+        now = time.time()
+        wanted = {"query": text, "start": now - 60, "end": now, "step": 5}
+        answer = json.loads(get(f"{self.url}/api/v1/query_range?{urllib.parse.urlencode(wanted)}"))
         assert answer["status"] == "success", text
         return list(answer["data"]["result"])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,15 @@ import psycopg
 import pytest
 import yaml
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.cog.plugins import register_default_plugins
 from grafana_foundation_sdk.models import dashboard as models
+from grafana_foundation_sdk.models.prometheus import Dataquery
 
 from pgflash.monitoring.cli import Tool
 from pgflash.monitoring.metrics import GROUPS, LEFT_OUT, NEWEST, SERVER, STATEMENTS, STATES, VERDICTS, VERSIONS, all_names, groups_of
 from pgflash.monitoring.storage import FOREIGN
 
+from .conforming import violations
 from .conftest import ROOT, Monitored, pgflash
 
 
@@ -161,14 +165,79 @@ def test_statements_are_read_without_their_texts(made: dict[str, Path]) -> None:
     assert STATEMENTS.reads == "pg_flashcache_statement_stat(boolean)"
 
 
+def not_in(file: Any, again: Any, path: str = "") -> Iterator[str]:
+    """What the file has and the library does not write: it does not know that. It may add defaults."""
+    if isinstance(file, dict) and isinstance(again, dict):
+        for key, value in file.items():
+            yield from not_in(value, again[key], f"{path}.{key}") if key in again else [f"{path}.{key}"]
+    elif isinstance(file, list) and isinstance(again, list) and len(file) == len(again):
+        for number, (one, other) in enumerate(zip(file, again, strict=True)):
+            yield from not_in(one, other, f"{path}[{number}]")
+    elif file != again:
+        yield path
+
+
+def against_the_schema(board: Any) -> list[str]:
+    """All that Grafana's schema does not allow, those of the panels' and queries' kinds among it."""
+    register_default_plugins()
+    read = models.Dashboard.from_json(board)
+    untyped = [
+        f"panel {panel.title}: no schema for this kind"
+        for panel in read.panels or []
+        if isinstance(panel, models.Panel)
+        and (isinstance(panel.options, dict) or any(not isinstance(target, Dataquery) for target in panel.targets or []))
+    ]
+    return untyped + list(not_in(board, json.loads(JSONEncoder().encode(read)))) + list(violations(read))
+
+
 def test_dashboard_keeps_to_the_schema(made: dict[str, Path]) -> None:
-    """Grafana's library reads it, and writes the same again."""
-    text = made["pg_flashcache.dashboard.json"].read_text()
-    read = models.Dashboard.from_json(json.loads(text))
-    assert json.loads(JSONEncoder(sort_keys=True, indent=2).encode(read)) == json.loads(text)
-    titles = {panel["title"] for panel in json.loads(text)["panels"]}
+    """Grafana's library knows each value, and each is of its type."""
+    board = json.loads(made["pg_flashcache.dashboard.json"].read_text())
+    assert against_the_schema(board) == []
+    titles = {panel["title"] for panel in board["panels"]}
     assert {"State", "State and verdict", "Hit ratio", "Reads by source", "Mean latency by source", "Fill", "Writes to flash"} <= titles
     assert {"Relations by disk reads", "Statements by time of disk reads"} <= titles
+
+
+@pytest.mark.parametrize(
+    ("kind", "path", "value"),
+    [
+        ("timeseries", "fieldConfig.defaults.unit", 3),
+        ("timeseries", "fieldConfig.defaults.custom.showPoints", "nevr"),
+        ("timeseries", "fieldConfig.defaults.custom.lineWith", 1),
+        ("bargauge", "options.displayMode", "basik"),
+        ("bargauge", "options.colour", "green"),
+        ("bargauge", "fieldConfig.defaults.thresholds.mode", "abs"),
+        ("table", "targets.0.format", "tabel"),
+        ("table", "targets.0.instant", "yes"),
+        ("table", "targets.0.exprs", "up"),
+        ("table", "gridPos.w", "12"),
+        ("nodeGraph", "transformations.0.idd", "joinByField"),
+        ("nodeGraph", "type", "nodegraf"),
+    ],
+)
+def test_the_check_of_the_schema(made: dict[str, Path], kind: str, path: str, value: Any) -> None:
+    """It sees a wrong type, a word that is none of a list, and a name that is not known."""
+    board = json.loads(made["pg_flashcache.dashboard.json"].read_text())
+    *way, last = path.split(".")
+    place: Any = next(panel for panel in board["panels"] if panel["type"] == kind)
+    for name in way:
+        place = place[int(name) if name.isdigit() else name]
+    place[last] = value
+    assert against_the_schema(board)
+
+
+def test_what_the_schema_does_not_say(made: dict[str, Path]) -> None:
+    """No panel covers another one, and each variable is one of the dashboard's, or Grafana's own."""
+    text = made["pg_flashcache.dashboard.json"].read_text()
+    board = json.loads(text)
+    taken: set[tuple[int, int]] = set()
+    for at in (panel["gridPos"] for panel in board["panels"]):
+        cells = {(x, y) for x in range(at["x"], at["x"] + at["w"]) for y in range(at["y"], at["y"] + at["h"])}
+        assert cells and not cells & taken and at["x"] + at["w"] <= 24
+        taken |= cells
+    variables = {variable["name"] for variable in board["templating"]["list"]}
+    assert set(re.findall(r"\$(?!\d)(\w+)", text)) <= variables | {"__rate_interval", "__range"}
 
 
 def test_what_others_measure(made: dict[str, Path]) -> None:

@@ -115,7 +115,7 @@ def test_relations_and_statements() -> None:
     def relation(oid: int | None, disk: int, hits: int) -> dict[str, Any]:
         return {
             "relid": oid, "schema": "s", "relation": f"r{oid}" if oid else None, "hits": hits, "read_time_us": 0, "disk_reads": disk,
-            "disk_read_time_us": 1000 * disk, "os_cache_hits": 0,
+            "disk_read_time_us": 1000 * disk, "os_cache_hits": 0, "writes": 3 * disk,
         }  # fmt: skip
 
     def statement(queryid: int, calls: int) -> dict[str, Any]:
@@ -140,6 +140,8 @@ def test_relations_and_statements() -> None:
         "r2",
     ]
     assert ordered(found.relations, RELATION_ORDERS, "hits")[0].relation == "r2"
+    first = ordered(found.relations, RELATION_ORDERS, "writes")[0]
+    assert (first.relation, first.writes) == ("r1", 60)
     assert [(row.queryid, row.calls) for row in ordered(found.statements, STATEMENT_ORDERS, "calls")] == [(2, 7)]
 
 
@@ -311,6 +313,21 @@ def test_a_narrow_screen() -> None:
         assert all(head in text for head in heads) and "…" not in text, text
         assert "db2: nothing listens there" in text
         assert len(text.splitlines()) <= 24
+
+
+def test_objects_on_a_narrow_screen() -> None:
+    """With a long name, and large numbers."""
+
+    def relation(n: int) -> dict[str, Any]:
+        counters = ("hits", "read_time_us", "disk_reads", "disk_read_time_us", "os_cache_hits", "writes")
+        return {"relid": 1, "schema": "public", "relation": "history_of_orders_2026_p01", **dict.fromkeys(counters, n)}
+
+    found = rates(sample(0, 0, STAT, relations=[relation(0)]), sample(1, 0, LATER, relations=[relation(123456)]))
+    for width, heads in ((80, ["disk", "flash", "writes/s"]), (140, ["disk reads/s", "page cache/s", "disk writes/s"])):
+        console = Console(width=width, record=True, file=io.StringIO())
+        console.print(page([View("db1", found, None)], 0, "writes", STATEMENT_ORDERS[0], (width, 24)))
+        text = console.export_text()
+        assert all(head in text for head in heads) and "…" not in text and "history_of_orders_2026_p01" in text, text
 
 
 def test_a_long_statement_leaves_its_figures() -> None:

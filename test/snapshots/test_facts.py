@@ -226,6 +226,37 @@ def test_the_rest_counts_for_shares_and_is_no_segment() -> None:
     ]
 
 
+def written(**blocks: tuple[float, float]) -> Sections:
+    """Of each relation: written again, and added. Those of `rest` are of relations that are not listed."""
+    rows = [
+        row("rest" if name == "rest" else name, {"rest": 3} if name == "rest" else {"schemaname": "public", "relname": name},
+            disk_writes=again, disk_extends=added)
+        for name, (again, added) in blocks.items()
+    ]  # fmt: skip
+    return {"flash_relations": [*rows, row("-", {}, disk_writes=10)], "database": DATABASE}
+
+
+def test_physical_writes() -> None:
+    """By all that was written; shares are of all relations."""
+    made, found = report.make(interval(written(a=(50, 0), b=(10, 70), c=(0, 0), rest=(60, 0))))
+    assert found.pages_written == 200
+    grid = next(figure.grid for figure in made.figures if figure.id == "segments-by-physical-writes")
+    assert grid is not None
+    assert grid.rows == [
+        ["public.b", "80", "40.0%", "10", "70", "0.8"],
+        ["public.a", "50", "25.0%", "50", "0", "0.5"],
+        ["everything else", "10", "5.0%", "10", "0", "0.1"],
+    ]
+    both, _ = diff.make(interval(written(a=(50, 0), rest=(40, 0))), interval(written(a=(10, 0), b=(30, 50)), first=9))
+    grid = next(figure.grid for figure in both.figures if figure.id == "segments-by-physical-writes")
+    assert grid is not None
+    assert grid.rows == [
+        ["public.b", "0", "0.8", "new", "0.0%", "80.0%"],
+        ["public.a", "0.5", "0.1", "-80%", "50.0%", "10.0%"],
+        ["everything else", "0.1", "0.1", "0%", "10.0%", "10.0%"],
+    ]
+
+
 @pytest.mark.parametrize(
     ("before", "after", "words"),
     [(100, 50, "-50%"), (100, 102.5, "+2.5%"), (0, 3, "new"), (0, 0, "0%"), (None, 3, "-"), (1, 2001, "+200,000%")],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import threading
 import time
@@ -69,6 +70,22 @@ def test_an_interval_is_the_sum_of_its_snapshots(database: Database) -> None:
     assert found["transactions"] > 0
     assert found["cache"]["state"] == "active"
     assert found["verdict"]["headline"]
+
+
+def test_physical_writes(database: Database) -> None:
+    """As many blocks as the file of a new table has: written once it was extended, and by the checkpointer."""
+    database.pgflash("snapshot")
+    database.sql("CREATE TABLE written AS SELECT v FROM generate_series(1, 20000) v", "CHECKPOINT")
+    blocks = int(database.sql("SELECT pg_relation_size('written') / 8192"))
+    database.pgflash("snapshot")
+    found = report(database, "report", "1", "2")
+    (mine,) = (row for row in found["writes"] if row["labels"].get("relname") == "written")
+    again, added = (int(mine["moved"][name]) for name in ("disk_writes", "disk_extends"))
+    assert blocks > 50 and blocks <= again < blocks + 8 and blocks <= added < blocks + 8, "with those of the free space map"
+    assert database.sql("SELECT disk_writes, disk_extends FROM pg_stat_flashcache_relation WHERE relid = 'written'::regclass") == f"{again}|{added}"
+    assert found["pages_written"] >= again + added
+    text = database.pgflash("report", "1", "2").stdout
+    assert re.search(rf"^\| public\.written \| {again + added} \| [0-9.]+% \| {again} \| {added} \|", text, re.MULTILINE)
 
 
 def test_statements(database: Database) -> None:

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Proves: files for monitoring tools: each column of pg_stat_flashcache is a metric or left out for a reason; Debian's
 #   prometheus-sql-exporter reads a server, Prometheus reads that, and the numbers are the server's; alerts fire on what they
-#   are for and on nothing else; all SQL runs, all PromQL parses, the dashboard keeps to Grafana's schema, and its picture of
-#   storage has the tablespaces and file systems that there are. PoWA, its worker and its collector take snapshots of the cache
+#   are for and on nothing else; all SQL runs, the dashboard keeps to Grafana's schema, each of its queries has an answer from that
+#   Prometheus, and its picture of storage has the tablespaces and file systems that there are. PoWA, its worker and its collector take snapshots of the cache
 #   that have the server's numbers, aggregate and purge them. pgflash top: its numbers, on a terminal and without one, with
 #   servers that are down or silent, and that it shows no password.
 # Majors: 15

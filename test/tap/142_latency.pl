@@ -63,14 +63,29 @@ fc_evict($node, 't');
 $node->append_conf('postgresql.conf', "pg_flashcache.enabled = off\n" . ($node->pg_version >= 18 ? "io_method = sync\n" : ''));
 $node->pg_version >= 18 ? $node->restart : $node->reload;
 fc_wait_state($node, 'disabled');
+# A session that knows its catalogs.  The server's own time is that of track_io_timing, and moves with it only.
+$session = $node->background_psql('postgres');
+my $looks = q{SELECT s.disk_reads, s.disk_read_time_us, l.n FROM pg_stat_flashcache_session s,
+	(SELECT sum(count) AS n FROM pg_stat_flashcache_latency WHERE backend_type = 'client backend' AND operation = 'disk read') l};
+my $its_own = q{SELECT pg_stat_force_next_flush(); SELECT pg_stat_get_db_blk_read_time((SELECT oid FROM pg_database WHERE datname = 'postgres'))};
+$session->query_safe($_) foreach 'SET track_io_timing = off', $looks, $read, $looks;
 foreach my $timing ('off', 'on')
 {
 	fc_evict($node, 't');
-	$before = total('client backend', 'disk read');
-	$node->safe_psql('postgres', "SET track_io_timing = $timing; $read");
-	my $after = total('client backend', 'disk read');
-	cmp_ok($after - $before, '>=', 40, "track_io_timing = $timing: all reads from disk are timed, since the cache needs that");
+	$session->query_safe("SET track_io_timing = $timing");
+	$session->query_safe($looks) for 1 .. 2;
+	my ($server) = (split /\n/, $session->query_safe($its_own))[-1];
+	my @then = split /\|/, $session->query_safe($looks);
+	$session->query_safe($read);
+	my @now = split /\|/, $session->query_safe($looks);
+	is($now[0] - $then[0], 40, "track_io_timing = $timing: 40 pages from disk");
+	is($now[2] - $then[2], 40, 'each is timed, since the cache needs that, and in one bucket');
+	cmp_ok($now[1], '>', $then[1], 'the time is shown');
+	$session->query_safe('SELECT 1');
+	my ($later) = (split /\n/, $session->query_safe($its_own))[-1];
+	is($later > $server ? 'on' : 'off', $timing, 'the times of the server itself: as it says');
 }
+$session->quit;
 is(total('client backend', 'page cache read'), 0, 'none of them is known to be from the page cache');
 
 $node->safe_psql('postgres', 'SELECT pg_flashcache_reset_stats()');
