@@ -16,7 +16,7 @@ from rich.console import Console
 from pgflash import safe
 from pgflash.cluster.find import Found, Node
 from pgflash.cluster.gather import Look, ask_all, look_at
-from pgflash.cluster.show import lags, percent, problems, remarks, role
+from pgflash.cluster.show import lags, percent, problems, remarks, role, unasked
 from pgflash.connection import Connection, members
 from pgflash.shown import in_markdown
 from pgflash.top.rates import Rates, rates
@@ -196,7 +196,7 @@ def make(who: Found, interval_s: float, timeout_s: float, share: float, rows: in
         look = looks.get(node.name) or Look(node, None, is_down)
         moved = rates(old[0], new[0]) if old and new else None
         parts.append(Part(look, moved, is_down or was_down, new[1] if new else []))
-    return Report(parts, remarks(who, list(looks.values())), interval_s, share, _summed(parts)[:rows])
+    return Report(parts, [*remarks(who, list(looks.values())), *unasked(list(looks.values()))], interval_s, share, _summed(parts)[:rows])
 
 
 def _summed(parts: Sequence[Part]) -> list[Summed]:

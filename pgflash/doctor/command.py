@@ -81,17 +81,19 @@ class Session:
             return "", f"this role may not read pg_stat_flashcache: GRANT pg_monitor TO {found.role}", True
         return f"{found.schema}.pg_stat_flashcache", "", True
 
-    def _view(self, name: str) -> str:
-        """Qualified name of a view of the extension, where this role may read it."""
+    def _view(self, name: str) -> tuple[str, str]:
+        """Qualified name of a view of the extension, where this role may read it; else why not, if it is there."""
         assert self.connection
         try:
             found, view = safe.extension(self.connection), safe.relation(self.connection, name)
             if found is None or view is None:
-                return ""
+                return "", ""
             allowed = self.connection.execute("SELECT has_table_privilege(%s::oid, 'SELECT')", (view,)).fetchone()
         except psycopg.Error as error:
             raise MachineError(f"the server could not be asked: {said(error)}") from error
-        return f"{found.schema}.{name}" if allowed == (True,) else ""
+        if allowed != (True,):
+            return "", f"this role may not read {name}: GRANT pg_monitor TO {found.role}"
+        return f"{found.schema}.{name}", ""
 
     def facts(self, flash: str, data: str, seconds: float, quiet: bool) -> Facts:
         if self.connection is None:
