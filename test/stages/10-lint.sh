@@ -3,9 +3,9 @@
 #   in src/, pgflash and bench pass ruff and `mypy --strict`. The include graph of src/ goes down only (lib/check-includes.py), and
 #   each gap between two numbered steps of the protocol has a pause point and a test in windows.txt
 #   (lib/check-windows.py). META.json agrees with the tree (lib/check-meta.py), typedefs.list with src/
-#   (lib/check-typedefs.py), and the tables of settings with src/settings.c (lib/check-settings.py). These five first prove on made-up trees that each of their rules can fail. The documentation
-#   builds as a site without a warning, so links in *.md lead somewhere (tools/docs.sh), and groff has none for the manual
-#   page of pgflash.
+#   (lib/check-typedefs.py), and the tables of settings with src/settings.c (lib/check-settings.py). These five first prove
+#   on made-up trees that each of their rules can fail. The documentation builds as a site without a warning, so links in
+#   *.md lead somewhere (tools/docs.sh), and groff has none for the manual page of pgflash.
 # Majors: 15
 # Packages: clang-tidy cppcheck man-db shellcheck python3-venv
 # Fetches: python docs
