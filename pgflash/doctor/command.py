@@ -41,19 +41,19 @@ progress = Console(stderr=True, highlight=False)
 class Session:
     """The connection, and the machine; a test has others."""
 
+    command = "pgflash doctor"
+    hint = "connection strings and PG* variables are libpq's; pgflash doctor without one looks at the machine alone"
+
     def __init__(self, conninfo: str, machine: Machine | None = None) -> None:
         self.machine = machine or Machine()
         self.connection: Connection | None = None
         if conninfo:
             parsed(conninfo, 1)  # libpq would quote a part of it, which may be one of a password
             try:
-                self.connection = safe.connect(conninfo, application_name="pgflash doctor", connect_timeout="10")
+                self.connection = safe.connect(conninfo, application_name=self.command, connect_timeout="10")
                 self.connection.execute("SELECT set_config('lock_timeout', '5s', false)")
             except psycopg.Error as error:
-                raise Unreachable(
-                    f"the server cannot be reached: {said(error)}",
-                    "connection strings and PG* variables are libpq's; pgflash doctor without one looks at the machine alone",
-                ) from error
+                raise Unreachable(f"the server cannot be reached: {said(error)}", self.hint) from error
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
         assert self.connection

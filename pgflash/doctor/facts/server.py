@@ -10,6 +10,10 @@ from pgflash import devices
 from pgflash.doctor.facts.machine import Machine
 from pgflash.errors import MachineError
 
+# What is behind the colon, `pgflash drives` says in its own words.
+ELSEWHERE = "the server runs on another machine or in another container: run the doctor there as well"
+CONTAINED = "the server runs in a container with mounts of its own: run the doctor inside it"
+
 Rows = Callable[[str], list[tuple[Any, ...]]]
 
 _UNITS = {"B": 1, "kB": 1024, "8kB": 8192, "16kB": 16384, "32kB": 32768, "4kB": 4096, "64kB": 65536, "MB": 1 << 20, "16MB": 16 << 20}
@@ -149,11 +153,11 @@ def _locate(server: Server, machine: Machine, pid: int, address_here: bool) -> N
     here = address_here and "(postgres" in fields[0] and len(fields[2].split()) > 1
     if not here:
         server.local = False
-        server.not_local = "the server runs on another machine or in another container: run the doctor there as well"
+        server.not_local = ELSEWHERE
         return
     mine, its = (machine.link(f"/proc/{which}/ns/mnt") for which in ("self", pid))
     if mine and its and mine != its:
         server.local = False
-        server.not_local = "the server runs in a container with mounts of its own: run the doctor inside it"
+        server.not_local = CONTAINED
         return
     server.postmaster = int(fields[2].split()[1])
