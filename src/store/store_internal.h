@@ -173,6 +173,9 @@ extern FcIo fc_state_no_way(FcDeviceNo no, int timeout_ms);
 /* Why a request got no answer: its result was -ETIMEDOUT or FC_NO_PROCESS; returns false. */
 extern bool fc_state_no_answer(ssize_t result, int timeout_ms, FcReason *error);
 
+/* Asked whether it is what was opened, and still there, it has not answered: counted as a read that was not. */
+extern void fc_state_count_hang(FcDeviceNo no);
+
 /* The number of the current opening of a device; the writer's requests are all of that. */
 extern uint32 fc_state_opening(FcDeviceNo no);
 
@@ -273,7 +276,7 @@ extern FcDeviceRequest *fc_call_new(FcDeviceNo no, FcDeviceOp op, ssize_t *resul
  */
 extern int	fc_open_timeout(int timeout_ms);
 extern FcDeviceRequest *fc_new_adopt(FcDeviceNo no, ssize_t *result);
-extern bool fc_end_adopt(const FcDeviceRequest *r, ssize_t result, int timeout_ms, FcReason *error);
+extern bool fc_end_adopt(FcDeviceNo no, const FcDeviceRequest *r, ssize_t result, int timeout_ms, FcReason *error);
 
 /*
  * store_opening.c: the device is to be let go of, and what is under way is of no
