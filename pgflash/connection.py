@@ -40,6 +40,7 @@ _BY_STATE = {
     "57P03": "the server is starting up or shutting down",
 }
 ASKS = "the server asks for a password"
+NOBODY = "nothing listens there"
 # While connecting there is no SQLSTATE. Words of libpq and of the server, in English; other languages get the last text.
 _BY_WORDS = (
     ("password authentication failed", "the server refuses the password"),
@@ -52,15 +53,15 @@ _BY_WORDS = (
     ("too many clients", "the server has no connection left"),
     ("remaining connection slots", "the server has no connection left"),
     ("timeout expired", "no answer in time"),
-    ("connection refused", "nothing listens there"),
-    ("no such file or directory", "nothing listens there"),
+    ("connection refused", NOBODY),
+    ("no such file or directory", NOBODY),
     ("could not translate host name", "no such host"),
     ("does not exist", "no such role or database"),
 )
 
 
-def reason(error: BaseException) -> str:
-    """What went wrong, in a text of ours."""
+def reason(error: BaseException, places: bool = True) -> str:
+    """What went wrong, in a text of ours. `places`: whoever reads it may know where the server should be."""
     if isinstance(error, PgflashError):
         return f"{error.message} ({error.hint})" if error.hint else error.message
     state = getattr(error, "sqlstate", None)
@@ -70,8 +71,22 @@ def reason(error: BaseException) -> str:
         return f"the server reports SQLSTATE {state}"
     if isinstance(error, psycopg.OperationalError):
         said = str(error).lower()
-        return next((text for words, text in _BY_WORDS if words in said), "the connection failed")
+        text = next((text for words, text in _BY_WORDS if words in said), "the connection failed")
+        # Of several hosts only the last one would be known.
+        return f"{text}: {place}" if text == NOBODY and places and "multiple connection" not in said and (place := _place(error)) else text
     return f"unexpected: {type(error).__name__}"
+
+
+def _place(error: psycopg.OperationalError) -> str:
+    """Where libpq has looked for the server: what the connection string does not name is its own, or that of PGHOST, PGPORT ..."""
+    try:
+        at = error.pgconn
+        host, port = (at.host.decode(errors="replace"), at.port.decode(errors="replace")) if at else ("", "")
+    except psycopg.Error:
+        return ""
+    if not host or not port:
+        return ""
+    return f"socket {host}/.s.PGSQL.{port}" if host.startswith("/") else f"{host}, port {port}"
 
 
 def parsed(conninfo: str, number: int) -> dict[str, str]:

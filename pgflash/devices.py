@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pgflash.connection import Connection, members
+from pgflash.connection import Connection, exists, members
 
 VIEW = "pg_stat_flashcache_device"
 # Of a cache that is off as a whole, the first device is not one beside it.
@@ -19,6 +19,17 @@ def off(connection: Connection, schema: str) -> list[dict[str, Any]]:
     if VIEW not in members(connection, (VIEW,)):
         return []
     return connection.execute(OFF.replace("{schema}", schema).encode()).fetchall()
+
+
+def unasked(connection: Connection, role: str) -> str:
+    """Why nothing is known of them, and what helps; empty where it is known, or the extension has no such view. The role is quoted."""
+    if VIEW in members(connection, (VIEW,)) or not exists(connection, VIEW):
+        return ""
+    return closed(role)
+
+
+def closed(role: str) -> str:
+    return f"{VIEW}: this role may not read it, so nothing is known of a device that is off: GRANT pg_monitor TO {role}"
 
 
 def words(row: dict[str, Any]) -> str:

@@ -56,22 +56,38 @@ pages_on(FcDeviceNo no)
 	return used;
 }
 
+/*
+ * Is there no more to say of it than of the cache?  The first one, unless it alone is off;
+ * and one that waits to be opened for what keeps the cache from being used.
+ */
+static bool
+is_as_cache(FcDeviceNo no)
+{
+	FcState		state = fc_cache_state();
+
+	if (fc_cache == NULL)
+		return true;
+	if (no == FC_THE_DEVICE)
+		return fc_store_state(no) != FC_DEVICE_OFF;
+	return fc_store_state(no) == FC_DEVICE_CLOSED && (state == FC_STATE_DISABLED || state == FC_STATE_DETACHED);
+}
+
 static void
 make_row(Row *row, FcDeviceNo no, const char *path, uint32 slots)
 {
-	bool		first = no == FC_THE_DEVICE && !(fc_cache != NULL && fc_store_state(no) == FC_DEVICE_OFF);
+	bool		as_cache = is_as_cache(no);
 	bool		there = fc_cache != NULL;
 	uint64		c[FC_DEVICE_COUNTERS] = {0};
 	FcReason	why = {""};
 	TimestampTz since = 0;
 	TimestampTz probe = 0;
-	const char *state = first ? fc_state_name(fc_cache_state()) : "";
+	const char *state = as_cache ? fc_state_name(fc_cache_state()) : "";
 
 	if (there)
 	{
-		since = first ? fc_cache_reason(&why) : fc_store_reason(no, &why);
-		probe = first ? fc_writer_next_probe() : fc_store_next_probe(no);
-		if (!first)
+		since = as_cache ? fc_cache_reason(&why) : fc_store_reason(no, &why);
+		probe = as_cache ? fc_writer_next_probe() : fc_store_next_probe(no);
+		if (!as_cache)
 			state = fc_store_state_name(fc_store_state(no));
 		for (int i = 0; i < FC_DEVICE_COUNTERS; i++)
 			c[i] = fc_store_counter(no, (FcDeviceCounter) i);

@@ -69,7 +69,7 @@ class Keeper(Generic[T]):
                 with contextlib.closing(connect(self._parts, self._timeout_s)) as connection:
                     answer = self._ask(connection)
             except Exception as error:  # of any kind: the thread must not end, and the text is ours
-                problem = reason(error)
+                problem = reason(error, places=False)  # whoever reaches its port can ask
             with self._change:
                 self._began, self._answer, self._problem, self._wanted_since = began, answer, problem, None
                 self._change.notify_all()

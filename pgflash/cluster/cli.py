@@ -75,11 +75,12 @@ def status_command(
     who = found(conninfo, patroni, search, timeout, access(timeout, ca, cert, key))
     looks = look_at(who.nodes, timeout)
     wrong = show.problems(looks)
+    remarks = [*show.remarks(who, looks), *show.unasked(looks)]
     if json_:
         listed = [{"node": name, "problem": what} for name, what in wrong]
-        print(json_text({"nodes": show.as_json(looks, share), "problems": listed, "remarks": show.remarks(who, looks)}))
+        print(json_text({"nodes": show.as_json(looks, share), "problems": listed, "remarks": remarks}))
     else:
-        console().print(show.status(looks, share, show.remarks(who, looks)))
+        console().print(show.status(looks, share, remarks))
     if not all(item.ok for item in looks):
         raise typer.Exit(EXIT_SERVER)
     if wrong:

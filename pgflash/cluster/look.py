@@ -82,7 +82,8 @@ class Seen:
     version: str | None = None
     stat: dict[str, Any] | None = None
     warmth: dict[str, Any] | None = None
-    devices_off: list[dict[str, Any]] = field(default_factory=list)  # of those that were added to the cache
+    devices_off: list[dict[str, Any]] = field(default_factory=list)
+    devices_unasked: str = ""  # why none of them would be known
     replicas: Sequence[Replica] = ()
     missing: list[str] = field(default_factory=list)
 
@@ -181,4 +182,5 @@ def _cache(connection: Connection, database: str, missing: list[str]) -> dict[st
 
     return {
         "version": found.version, "stat": one(STAT), "warmth": one(WARMTH), "devices_off": devices.off(connection, found.schema),
+        "devices_unasked": devices.unasked(connection, found.role) if STAT in there else "",  # else it is said of the cache as a whole
     }  # fmt: skip

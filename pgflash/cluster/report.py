@@ -16,10 +16,10 @@ from rich.console import Console
 from pgflash import safe
 from pgflash.cluster.find import Found, Node
 from pgflash.cluster.gather import Look, ask_all, look_at
-from pgflash.cluster.show import lags, percent, problems, remarks, role
+from pgflash.cluster.show import lags, percent, problems, remarks, role, unasked
 from pgflash.connection import Connection, members
 from pgflash.shown import in_markdown
-from pgflash.top.rates import Rates, rates
+from pgflash.top.rates import ELSE, Rates, rates
 from pgflash.top.sample import Sample
 from pgflash.top.sample import look as sample
 from pgflash.units import counted, show_bytes, show_number, show_seconds
@@ -62,8 +62,8 @@ class Report:
         return any(part.rates is None for part in self.parts)
 
     def totals(self) -> dict[str, float | None]:
-        """In sum of the nodes of which it is known."""
-        known = [part.rates for part in self.parts if part.rates]
+        """In sum of the servers of which it is known."""
+        known = [part.rates for part in _once(self.parts) if part.rates]
 
         def total(values: list[float | None]) -> float | None:
             there = [value for value in values if value is not None]
@@ -133,7 +133,7 @@ class Report:
         advised = [
             (part.look.node.name, _bytes(row["size"]) + (" (now)" if row["is_current"] else ""), percent(row["hit_ratio"]),
              _number(row["disk_reads_per_s"]))
-            for part in self.parts for row in part.advice if row["kind"] == "flash"
+            for part in _once(self.parts) for row in part.advice if row["kind"] == "flash"
         ]  # fmt: skip
         if advised:
             lines += _table(("node", "size of the cache", "hit %", "disk reads/s"), advised)
@@ -196,13 +196,37 @@ def make(who: Found, interval_s: float, timeout_s: float, share: float, rows: in
         look = looks.get(node.name) or Look(node, None, is_down)
         moved = rates(old[0], new[0]) if old and new else None
         parts.append(Part(look, moved, is_down or was_down, new[1] if new else []))
-    return Report(parts, remarks(who, list(looks.values())), interval_s, share, _summed(parts)[:rows])
+    said = [
+        f"{', '.join(part.look.node.name for part in one)} are databases of one server: it is in the sums once, and what each of them calls"
+        " everything else is not, since the others' relations are in it"
+        for one in _by_server(parts) if len(one) > 1
+    ]  # fmt: skip
+    return Report(
+        parts, [*said, *remarks(who, list(looks.values())), *unasked(list(looks.values()))], interval_s, share, _summed(parts)[:rows]
+    )
+
+
+def _by_server(parts: Sequence[Part]) -> list[list[Part]]:
+    """Nodes may be databases of one server: cache, transactions and reads are the server's. One that is down is nobody else's."""
+    found: dict[Any, list[Part]] = {}
+    for part in parts:
+        seen = part.look.seen if part.rates else None
+        found.setdefault((seen.system, seen.started, seen.port) if seen else part.look.node.name, []).append(part)
+    return list(found.values())
+
+
+def _once(parts: Sequence[Part]) -> list[Part]:
+    """Each server once."""
+    return [one[0] for one in _by_server(parts)]
 
 
 def _summed(parts: Sequence[Part]) -> list[Summed]:
     found: dict[str, Summed] = {}
+    shared = {part.look.node.name for one in _by_server(parts) if len(one) > 1 for part in one}
     for part in parts:
         for row in (part.rates.relations if part.rates else None) or []:
+            if row.relation == ELSE and not row.schema and part.look.node.name in shared:
+                continue
             name = f"{row.schema}.{row.relation}" if row.schema else row.relation
             was = found.get(name) or Summed(name, 0, 0, 0, 0.0)
             found[name] = Summed(

@@ -134,6 +134,11 @@ def remarks(who: Found, looks: Sequence[Look]) -> list[str]:
     return list(dict.fromkeys([*who.remarks, *left]))
 
 
+def unasked(looks: Sequence[Look]) -> list[str]:
+    """The nodes of whose devices nothing is known."""
+    return [f"{item.node.name}: {item.seen.devices_unasked}" for item in looks if item.seen and item.seen.devices_unasked]
+
+
 def _names(item: Look) -> set[str]:
     """Under which a primary may show it."""
     seen = item.seen

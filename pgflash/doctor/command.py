@@ -41,19 +41,19 @@ progress = Console(stderr=True, highlight=False)
 class Session:
     """The connection, and the machine; a test has others."""
 
+    command = "pgflash doctor"
+    hint = "connection strings and PG* variables are libpq's; pgflash doctor without one looks at the machine alone"
+
     def __init__(self, conninfo: str, machine: Machine | None = None) -> None:
         self.machine = machine or Machine()
         self.connection: Connection | None = None
         if conninfo:
             parsed(conninfo, 1)  # libpq would quote a part of it, which may be one of a password
             try:
-                self.connection = safe.connect(conninfo, application_name="pgflash doctor", connect_timeout="10")
+                self.connection = safe.connect(conninfo, application_name=self.command, connect_timeout="10")
                 self.connection.execute("SELECT set_config('lock_timeout', '5s', false)")
             except psycopg.Error as error:
-                raise Unreachable(
-                    f"the server cannot be reached: {said(error)}",
-                    "connection strings and PG* variables are libpq's; pgflash doctor without one looks at the machine alone",
-                ) from error
+                raise Unreachable(f"the server cannot be reached: {said(error)}", self.hint) from error
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
         assert self.connection
@@ -81,17 +81,19 @@ class Session:
             return "", f"this role may not read pg_stat_flashcache: GRANT pg_monitor TO {found.role}", True
         return f"{found.schema}.pg_stat_flashcache", "", True
 
-    def _view(self, name: str) -> str:
-        """Qualified name of a view of the extension, where this role may read it."""
+    def _view(self, name: str) -> tuple[str, str]:
+        """Qualified name of a view of the extension, where this role may read it; else why not, if it is there."""
         assert self.connection
         try:
             found, view = safe.extension(self.connection), safe.relation(self.connection, name)
             if found is None or view is None:
-                return ""
+                return "", ""
             allowed = self.connection.execute("SELECT has_table_privilege(%s::oid, 'SELECT')", (view,)).fetchone()
         except psycopg.Error as error:
             raise MachineError(f"the server could not be asked: {said(error)}") from error
-        return f"{found.schema}.{name}" if allowed == (True,) else ""
+        if allowed != (True,):
+            return "", f"this role may not read {name}: GRANT pg_monitor TO {found.role}"
+        return f"{found.schema}.{name}", ""
 
     def facts(self, flash: str, data: str, seconds: float, quiet: bool) -> Facts:
         if self.connection is None:

@@ -91,6 +91,11 @@ def values(report: Report) -> list[Any]:
     ]  # fmt: skip
 
 
+class DrivesSession(Session):
+    command = "pgflash drives"
+    hint = "connection strings and PG* variables are libpq's; without one it is the server that these name"
+
+
 class Cache:
     """The server's side."""
 
@@ -161,7 +166,7 @@ def drives_command(
     Exit status 11 if one is in trouble, 10 if one is worn or hot, or some could not be asked."""
     if drive_writes_a_day is not None and not 0 < drive_writes_a_day <= MOST:
         raise ArgumentError(f"--drive-writes-a-day: {drive_writes_a_day:g} will not do", f"more than 0, and {MOST} at most; 1 is usual")
-    with contextlib.closing(Session(conninfo or "application_name='pgflash drives'")) as session:
+    with contextlib.closing(DrivesSession(conninfo or "application_name='pgflash drives'")) as session:
         status = run(session, drive_writes_a_day, json_)
     if status:
         raise typer.Exit(status)
@@ -175,7 +180,8 @@ def run(session: Session, writes_a_day: float | None, as_json: bool) -> int:
         raise MachineError("this server has no cache", "pg_stat_flashcache says why, in state and reason")
     facts = session.facts("", "", 0, True)
     if facts.server and not facts.server.local:
-        raise MachineError(facts.server.not_local.replace("the doctor", "it"))
+        where, _, place = facts.server.not_local.partition(": run the doctor ")
+        raise MachineError(where, f"run pgflash drives {place.removesuffix(' as well')}, where smartctl can ask the drives")
     mounts = session.machine.mounts(facts.server.postmaster if facts.server else None)
     reports = [ask(session.machine, path, mounts, writes_a_day) for path in paths]
     for report in reports:

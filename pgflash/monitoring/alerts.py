@@ -54,6 +54,14 @@ ALERTS = (
         "Nothing is added to the cache. The server's log says why the worker ended.",
     ),
     Alert(
+        "PgFlashcachePersistenceNotWritten",
+        'pg_flashcache_persistence_wanted == 1 and on (instance) pg_flashcache_persistence_writing == 0'
+        ' and on (instance) pg_flashcache_state_current{state=~"active|paused"} == 1', "10m", "warning",
+        "what the flash cache of {{ $labels.instance }} has may not survive the next restart",
+        "pg_flashcache.persistence is on, and the log of what is on flash is not being written. The server's log says why, by 'no longer "
+        "writes its log'; docs/operation.md has what to do.",
+    ),
+    Alert(
         "PgFlashcacheHitRatioFell",
         f"({hit_ratio('30m')}) < 0.5 * ({hit_ratio('1d', '1h')}) and rate(pg_flashcache_misses_total[30m]) > 50", "30m", "warning",
         "the hit ratio of the flash cache of {{ $labels.instance }} is less than half of that of the day before",

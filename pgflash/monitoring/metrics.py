@@ -182,6 +182,7 @@ PERSISTENCE = Group(
     "pg_flashcache_persistence", "What survives a restart", "FROM {schema}.pg_stat_flashcache_persistence",
     (
         Metric("writing", "gauge", "", "1 if the log of what is on flash is being written.", "COALESCE(writing, false)::int"),
+        Metric("wanted", "gauge", "", "1 if pg_flashcache.persistence is on.", "(writing IS NOT NULL)::int"),
         Metric("restored", "gauge", "", "Pages that the last start restored.", "COALESCE(restored, 0)"),
         Metric("refused", "gauge", "", "1 if the last start did not restore the cache, for a reason that the view shows.",
                "(refused IS NOT NULL)::int"),

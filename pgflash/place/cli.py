@@ -88,8 +88,13 @@ def advise_command(
     conninfo: Server,
     flash: Annotated[str, typer.Option(help="How much flash there is: 100GB.")],
     for_: Annotated[
-        str, typer.Option("--for", help="How long to observe: 60s, 5min. 0: what was counted since the statistics were reset.")
-    ] = "0",
+        str | None, typer.Option("--for", help="How long to observe: 60s, 5min. 0: what was counted since the statistics were reset.")
+    ] = None,
+    from_: Annotated[
+        str | None,
+        typer.Option("--from", metavar="SNAPSHOT", help="Do not observe: from this snapshot of pgflash snapshot, a number or a time."),
+    ] = None,
+    to: Annotated[str | None, typer.Option("--to", metavar="SNAPSHOT", help="To this one.")] = None,
     disk_ms: Annotated[float | None, typer.Option(min=0.001, help="Time of a page from the disk, instead of the measured one.")] = None,
     flash_ms: Annotated[
         float | None, typer.Option(min=0.001, help="Time of a page from flash, instead of the measured one, or 0.1.")
@@ -108,14 +113,22 @@ def advise_command(
     from pgflash.place.advise import advise
     from pgflash.place.observe import observe
     from pgflash.place.show import show, write_html
+    from pgflash.place.stored import observe_stored
 
-    size, window = _bytes(flash, "--flash"), _seconds(for_)
+    if (from_ is None) != (to is None):
+        raise typer.BadParameter("goes with the other one: two snapshots", param_hint="--from" if to is None else "--to")
+    if from_ is not None and for_ is not None:
+        raise typer.BadParameter("does not go with --from and --to, which observe nothing", param_hint="--for")
+    size, window = _bytes(flash, "--flash"), _seconds(for_ or "0")
     temp = _bytes(temporary_size, "--temporary-size") if temporary_size is not None else None
     points = _points(hit_ratio or [])
     with mover.connect(conninfo) as connection:
         if window > 2 and not json_:
             Console(stderr=True).print(f"observing for {window:.0f} s")
-        observation = observe(connection, window, disk_ms=disk_ms, flash_ms=flash_ms, temp_bytes=temp)
+        if from_ is not None and to is not None:
+            observation = observe_stored(connection, from_, to, disk_ms=disk_ms, flash_ms=flash_ms, temp_bytes=temp)
+        else:
+            observation = observe(connection, window, disk_ms=disk_ms, flash_ms=flash_ms, temp_bytes=temp)
     plan = advise(observation, size, fit_exponent(points) if points else EXPONENT, fitted=bool(points), fast=frozenset(on_flash or []))
     if html is not None:
         write_html(plan, html)

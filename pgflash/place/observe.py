@@ -157,13 +157,13 @@ def snapshot(connection: db.Connection, temp_bytes: int | None = None) -> Snapsh
     database = {name: float(number or 0) for name, number in zip(counters, found[1:], strict=True)}
     if db.value(connection, "SHOW track_io_timing") != "on":
         missing.append("track_io_timing is off: the server does not know how long its reads take")
-    units[0] = _temporary(connection, database, temp_bytes)
+    units[0] = temporary(connection, database, temp_bytes)
     return Snapshot(
         time.monotonic(), units, float(found[0]), database, _written(connection), _flash_us(connection), _advice_us(connection), missing
     )  # fmt: skip
 
 
-def _temporary(connection: db.Connection, database: dict[str, float], temp_bytes: int | None) -> Unit:
+def temporary(connection: db.Connection, database: dict[str, float], temp_bytes: int | None) -> Unit:
     """Their size is what is there now, or ten files of the mean size, unless it is given."""
     if temp_bytes is None:
         there = int(
@@ -212,7 +212,7 @@ def observe(
     wait: Callable[[float], None] = time.sleep,
 ) -> Observation:
     """Over `window` seconds from now on; 0: since the statistics were reset."""
-    _may_look(connection)
+    may_look(connection)
     db.bounded(connection, 5000)  # sizes are not told while an object is locked
     first = snapshot(connection, temp_bytes)
     if window > 0:
@@ -222,7 +222,7 @@ def observe(
     return compare(None, first, first.seconds_since_reset, disk_ms, flash_ms)
 
 
-def _may_look(connection: db.Connection) -> None:
+def may_look(connection: db.Connection) -> None:
     if not db.value(
         connection, "SELECT pg_has_role(current_user, 'pg_monitor', 'USAGE') OR rolsuper FROM pg_roles WHERE rolname = current_user"
     ):

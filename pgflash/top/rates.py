@@ -10,6 +10,7 @@ from typing import Any
 from pgflash.top.sample import Sample
 
 PAGE = 8192
+ELSE = "(everything else)"  # than the relations of the database
 OPERATIONS = {"disk read": "disk", "page cache read": "page_cache", "flash read": "flash"}
 RELATION_ORDERS = ("disk_read_time_s", "disk_reads", "hits", "writes")
 STATEMENT_ORDERS = ("disk_read_time_s", "disk_reads", "hits", "calls")
@@ -193,7 +194,7 @@ def _relations(before: Sample, after: Sample) -> list[Relation] | None:
     counters = ("hits", "disk_reads", "os_cache_hits", "writes", "read_time_us", "disk_read_time_us")
     return [
         Relation(
-            row["schema"] or "", row["relation"] or ("(everything else)" if row["relid"] is None else str(row["relid"])),
+            row["schema"] or "", row["relation"] or (ELSE if row["relid"] is None else str(row["relid"])),
             change["hits"], change["disk_reads"], change["os_cache_hits"], change["writes"], change["read_time_us"] / 1e6,
             change["disk_read_time_us"] / 1e6,
         )

@@ -102,6 +102,8 @@ def look(connection: Connection) -> Sample:
         if not sample.stat["slots"]:
             sample.missing.append("without a cache, reads are those that pg_stat_database counts, and not by object and statement")
     sample.devices_off = devices.off(connection, schema)
+    if sample.stat and (unasked := devices.unasked(connection, found.role)):
+        sample.missing.append(unasked)
     sample.latency = rows(LATENCY, _LATENCY)
     sample.relations = rows(RELATION, _RELATIONS)
     sample.statements = rows(STATEMENTS, _STATEMENTS)

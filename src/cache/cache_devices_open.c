@@ -195,6 +195,6 @@ fc_devices_look(FcDeviceNo no, FcReason *error)
 	opening = no;
 	step = fc_store_look(no, fc_setting_io_timeout, before_use, &trial, error);
 	if (fc_devices_openings[no].step == FC_OPENING_TRIED && step != FC_STEP_MORE)
-		fc_cache_end_trial(&trial, step == FC_STEP_DONE, error);
+		fc_cache_end_trial(no, &trial, step == FC_STEP_DONE, error);
 	return go_on(no, step, error);
 }

@@ -136,7 +136,7 @@ fc_extents_mark(void)
  * begins, and says what has come of it.  What is measured counts if nothing is known yet.
  */
 extern FcStoreStep fc_cache_begin_trial(FcDeviceNo no, FcReason *error);
-extern void fc_cache_end_trial(const FcStoreTrial *trial, bool good, FcReason *error);
+extern void fc_cache_end_trial(FcDeviceNo no, const FcStoreTrial *trial, bool good, FcReason *error);
 
 /* ---- cache_scrub.c ---- */
 

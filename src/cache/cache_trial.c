@@ -129,7 +129,7 @@ measure_all(const FcSlotNo *slots, int nslots, bool trials, FcIo *io)
 
 /* What has gone wrong with a trial, into *error; returns false. */
 static bool
-trial_failed(int nslots, int written, FcIo io, FcReason *error)
+trial_failed(FcDeviceNo no, int nslots, int written, FcIo io, FcReason *error)
 {
 	const char *what = nslots == 0 ? "there is no slot to try the flash device with" : written == 0 ? "a page could not be written to the flash device" :
 		"a page written to the flash device could not be read back";
@@ -141,7 +141,7 @@ trial_failed(int nslots, int written, FcIo io, FcReason *error)
 	}
 	errno = io == FC_IO_FAILED ? fc_store_last_errno() : 0;
 	if (errno != 0)
-		return fc_fail(error, fc_store_hint(errno), "%s: %m", what);
+		return fc_fail(error, fc_store_hint(no, errno), "%s: %m", what);
 	return fc_fail(error, "Check the device.", "%s", what);
 }
 
@@ -171,7 +171,7 @@ fc_cache_try_flash(FcReason *error)
 	for (int i = 0; i < nslots; i++)
 		fc_directory_release(slots[i]);
 	if (!good)
-		return trial_failed(nslots, written, io, error);
+		return trial_failed(FC_THE_DEVICE, nslots, written, io, error);
 	fc_times_measured(FC_TIME_FLASH_REQUEST, (uint64) fc_times().flash);
 	fc_store_forget_wrong(FC_THE_DEVICE);
 	return true;
@@ -195,17 +195,17 @@ fc_cache_begin_trial(FcDeviceNo no, FcReason *error)
 	}
 	if (nslots > 0)
 		return fc_store_begin_to_try(no, slots, pages, nslots, fc_setting_io_timeout, error);
-	(void) trial_failed(0, 0, FC_IO_OK, error);
+	(void) trial_failed(no, 0, 0, FC_IO_OK, error);
 	return FC_STEP_FAILED;
 }
 
 void
-fc_cache_end_trial(const FcStoreTrial *trial, bool good, FcReason *error)
+fc_cache_end_trial(FcDeviceNo no, const FcStoreTrial *trial, bool good, FcReason *error)
 {
 	if (!good)
 	{
 		if (trial->answered)
-			(void) trial_failed(MEASURED, trial->written, trial->io, error);
+			(void) trial_failed(no, MEASURED, trial->written, trial->io, error);
 		return;
 	}
 	/* the first device has not been measured: the cache begins without it */

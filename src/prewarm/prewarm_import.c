@@ -204,6 +204,7 @@ fc_prewarm_import(const char *query, bool replace, FcImported *done)
 	FcMapQuery *map;
 
 	fc_prewarm_check_active();
+	fc_prewarm_await_policies();
 	map = fc_map_query_open(query);
 	importing.done = done;
 	about.pid = MyProcPid;

@@ -30,6 +30,9 @@ typedef struct FcPrewarmRun
 /* Raises unless the cache can take pages now. */
 extern void fc_prewarm_check_active(void);
 
+/* A policy that has just been set comes into force in a moment, which is waited for. */
+extern void fc_prewarm_await_policies(void);
+
 /*
  * Raises if other sessions load, as many as there may be.  From here on
  * fc_prewarm_leave() must be called, whatever happens.

@@ -17,9 +17,17 @@
 
 #include "attach/data_read.h"
 #include "compat.h"
+#include "handoff.h"
+#include "miscadmin.h"
 #include "prewarm/prewarm_internal.h"
 #include "rules/rules.h"
 #include "stats/stats.h"
+#include "storage/latch.h"
+#include "utils/timestamp.h"
+
+/* So long a policy is waited for, and so often it is looked whether it is in force. */
+#define POLICIES_MS 30000
+#define LOOK_MS 10
 
 void
 fc_prewarm_check_active(void)
@@ -40,6 +48,34 @@ fc_prewarm_check_active(void)
 					 state == FC_STATE_OFF ? "Call pg_flashcache_enable() first." :
 					 state == FC_STATE_PAUSED ? "It comes back by itself when flash is faster than the disk again." :
 					 "See the column \"reason\" of pg_stat_flashcache.")));
+}
+
+/*
+ * Whoever has set a policy, and loads what it is for, means both.  No lock on a
+ * relation is held here: the look may need one.
+ */
+void
+fc_prewarm_await_policies(void)
+{
+	TimestampTz since = GetCurrentTimestamp();
+	uint32		change;
+
+	if (!fc_rules_changed(MyDatabaseId, &change))
+		return;
+	fc_handoff_wake();
+	while (!fc_rules_heeded(MyDatabaseId, change))
+	{
+		if (TimestampDifferenceExceeds(since, GetCurrentTimestamp(), POLICIES_MS))
+		{
+			ereport(WARNING,
+					(errmsg("a policy that was changed is not in force yet"),
+					 errhint("pg_stat_flashcache_policy_databases says why.")));
+			return;
+		}
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, LOOK_MS, FC_WAIT_PREWARM);
+		ResetLatch(MyLatch);
+		CHECK_FOR_INTERRUPTS();
+	}
 }
 
 /*

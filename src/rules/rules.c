@@ -45,6 +45,7 @@ fc_rules_shmem_init(int max_files, int tranche)
 	memset(fc_rules, 0, offsetof(FcRulesShared, file));
 	LWLockInitialize(&fc_rules->lock, tranche);
 	pg_atomic_init_u32(&fc_rules->version, 1);
+	pg_atomic_init_u32(&fc_rules->heeded, 0);
 	fc_rules->max_files = max_files;
 	fc_rules->list_wanted = true;
 }
@@ -146,6 +147,7 @@ fc_rules_refresh(void)
 	nmine = fc_rules->nfiles;
 	memcpy(mine, fc_rules->file, nmine * sizeof(FcRuleFile));
 	LWLockRelease(&fc_rules->lock);
+	pg_atomic_write_u32(&fc_rules->heeded, my_version);
 	return true;
 }
 

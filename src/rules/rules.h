@@ -134,6 +134,14 @@ extern void fc_rules_want(Oid db, bool urgent);
 extern bool fc_rules_has(Oid db);
 
 /*
+ * Has a rule of the database changed, in a transaction that has ended, and no
+ * look has found that, or the writer does not know yet?  *change says until when
+ * fc_rules_heeded() is false.  A look that did not succeed counts as one.
+ */
+extern bool fc_rules_changed(Oid db, uint32 *change);
+extern bool fc_rules_heeded(Oid db, uint32 change);
+
+/*
  * A transaction was prepared that changes something in the database; may there
  * be one?  0 if not.  When a look has found none prepared, there is none, if
  * that number is still the same.

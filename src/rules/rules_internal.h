@@ -20,8 +20,9 @@
 
 typedef struct FcRulesShared
 {
-	LWLock		lock;			/* protects what follows but the version */
+	LWLock		lock;			/* protects what follows but these versions */
 	pg_atomic_uint32 version;	/* of the list; changed under the lock */
+	pg_atomic_uint32 heeded;	/* of the writer's copy */
 	uint32		max_files;
 	uint32		nfiles;
 	uint32		looks;			/* begun since the start */

@@ -53,6 +53,44 @@ fc_rules_has(Oid db)
 	return has;
 }
 
+/* What was found last is in force: nobody looks, and the writer has it. */
+static bool
+is_in_force(const FcRulesDatabase *database)
+{
+	return database->answered && pg_atomic_read_u32(&fc_rules->heeded) == pg_atomic_read_u32(&fc_rules->version);
+}
+
+bool
+fc_rules_changed(Oid db, uint32 *change)
+{
+	FcRulesDatabase *database;
+	bool		changed = false;
+
+	if (fc_rules == NULL || !OidIsValid(db))
+		return false;
+	LWLockAcquire(&fc_rules->lock, LW_SHARED);
+	if ((database = fc_rules_find(db)) != NULL)
+	{
+		changed = database->urgent || !is_in_force(database);
+		*change = database->wanted;
+	}
+	LWLockRelease(&fc_rules->lock);
+	return changed;
+}
+
+bool
+fc_rules_heeded(Oid db, uint32 change)
+{
+	FcRulesDatabase *database;
+	bool		heeded;
+
+	LWLockAcquire(&fc_rules->lock, LW_SHARED);
+	database = fc_rules_find(db);
+	heeded = database == NULL || ((int32) (database->done - change) >= 0 && is_in_force(database));
+	LWLockRelease(&fc_rules->lock);
+	return heeded;
+}
+
 void
 fc_rules_set_prepared(Oid db)
 {

@@ -349,7 +349,7 @@ extern bool fc_store_trouble_is_over(void);
 
 /* Why this process last failed to read or write; 0 if less than wanted was read or written.  And what to do about it. */
 extern int	fc_store_last_errno(void);
-extern const char *fc_store_hint(int code);
+extern const char *fc_store_hint(FcDeviceNo no, int code);
 
 /*
  * Reads slots into memory of any alignment: neighbouring ones by one request,

@@ -188,6 +188,9 @@ extern bool fc_state_no_answer(ssize_t result, int timeout_ms, FcReason *error);
 /* The writer begins, or ends, to judge results of all devices at once: those make none suspect. */
 extern void fc_state_judges_together(bool begins);
 
+/* Asked whether it is what was opened, and still there, it has not answered: counted as a read that was not. */
+extern void fc_state_count_hang(FcDeviceNo no);
+
 /* ---- store_together.c: several devices at once ---- */
 
 /* D9: may the writer make a request to it?  If it is suspect, all that are have been tried then. */
@@ -282,7 +285,7 @@ extern FcDeviceRequest *fc_call_new(FcDeviceNo no, FcDeviceOp op, ssize_t *resul
  */
 extern int	fc_open_timeout(int timeout_ms);
 extern FcDeviceRequest *fc_new_adopt(FcDeviceNo no, ssize_t *result);
-extern bool fc_end_adopt(const FcDeviceRequest *r, ssize_t result, int timeout_ms, FcReason *error);
+extern bool fc_end_adopt(FcDeviceNo no, const FcDeviceRequest *r, ssize_t result, int timeout_ms, FcReason *error);
 
 /*
  * store_opening.c: the device is to be let go of, and what is under way is of no

@@ -113,6 +113,8 @@ ask_to_open(const Opening *o, int timeout_ms, FcReason *error)
 	}
 	if (result == 0)
 		return r;
+	if (result == -ETIMEDOUT)
+		fc_state_count_hang(o->no);
 	(void) not_opened(r, result, timeout_ms, error);
 	return NULL;
 }
@@ -219,8 +221,10 @@ fc_new_adopt(FcDeviceNo no, ssize_t *result)
 }
 
 bool
-fc_end_adopt(const FcDeviceRequest *r, ssize_t result, int timeout_ms, FcReason *error)
+fc_end_adopt(FcDeviceNo no, const FcDeviceRequest *r, ssize_t result, int timeout_ms, FcReason *error)
 {
+	if (result == -ETIMEDOUT)
+		fc_state_count_hang(no);
 	return result == 0 || not_opened(r, result, timeout_ms, error);
 }
 
@@ -240,7 +244,10 @@ fc_store_answers(FcDeviceNo no, int timeout_ms, FcReason *error)
 		r->offset[0] = 0;
 		result = fc_call_make(r, timeout_ms);
 	}
-	return result != -ETIMEDOUT || fc_state_no_answer(result, timeout_ms, error);
+	if (result != -ETIMEDOUT)
+		return true;
+	fc_state_count_hang(no);
+	return fc_state_no_answer(result, timeout_ms, error);
 }
 
 FcDeviceRequest *

@@ -149,6 +149,7 @@ fc_state_no_way(FcDeviceNo no, int timeout_ms)
 			break;
 		case ETIMEDOUT:
 			fc_count(FC_TIMEOUTS);
+			fc_device_count(no, FC_DEVICE_TIMEOUTS, 1);
 			fc_fail(&trouble, HUNG_HINT, HUNG, timeout_ms);
 			suspect_others(no, timeout_ms);
 			break;				/* H3 */
@@ -160,6 +161,15 @@ fc_state_no_way(FcDeviceNo no, int timeout_ms)
 	fc_count(FC_READ_ERRORS);
 	fc_device_count(no, FC_DEVICE_READ_ERRORS, 1);
 	return broken(no, opening);
+}
+
+void
+fc_state_count_hang(FcDeviceNo no)
+{
+	fc_count(FC_READ_ERRORS);
+	fc_device_count(no, FC_DEVICE_READ_ERRORS, 1);
+	fc_count(FC_TIMEOUTS);
+	fc_device_count(no, FC_DEVICE_TIMEOUTS, 1);
 }
 
 FcIo
@@ -210,7 +220,7 @@ fc_state_judge(FcDeviceNo no, uint32 opening, bool write, bool ok, ssize_t resul
 		return FC_IO_FAILED;
 	errno = result < 0 ? -result : 0;
 	if (result < 0)
-		fc_fail(&trouble, fc_store_hint(errno), "%d failures in a row, the last: could not %s %zu bytes at offset %lld of \"%s\": %m",
+		fc_fail(&trouble, fc_store_hint(no, errno), "%d failures in a row, the last: could not %s %zu bytes at offset %lld of \"%s\": %m",
 				FAILURES_IN_A_ROW, write ? "write" : "read", bytes, (long long) offset, device->path);
 	else
 		fc_fail(&trouble, "Check the device, and that nobody has shortened the file.",
@@ -226,10 +236,12 @@ fc_store_last_errno(void)
 }
 
 const char *
-fc_store_hint(int code)
+fc_store_hint(FcDeviceNo no, int code)
 {
 	if (code == ENOSPC || code == EDQUOT)
 		return "The storage below the device is full (thin provisioning, a sparse file): free space there.";
+	if (code == EFBIG && no != FC_THE_DEVICE)
+		return "Raise the limit of file sizes (ulimit -f), and restart the server; or remove the device by pg_flashcache_remove_device(), and add it again with a smaller size.";
 	if (code == EFBIG)
 		return "Raise the limit of file sizes (ulimit -f), or lower pg_flashcache.size, and restart the server.";
 	return "Check the device.";

@@ -305,7 +305,7 @@ fc_store_adopt(uint32 devices, int timeout_ms, FcReason *why)
 	await(to_open, result, begin, fc_open_timeout(timeout_ms));
 	for (FcDeviceNo no = 0; no < FC_DEVICES; no++)
 		if (fc_is_among(asked, no) &&
-			fc_end_adopt(r[no], result[no], to_open[no] != NULL ? fc_open_timeout(timeout_ms) : timeout_ms, &why[no]))
+			fc_end_adopt(no, r[no], result[no], to_open[no] != NULL ? fc_open_timeout(timeout_ms) : timeout_ms, &why[no]))
 			adopted |= FC_DEVICE_BIT(no);
 	return adopted;
 }

@@ -46,12 +46,23 @@ fc_request_look(FcRequest *request, bool *abandoned)
 }
 
 void
+fc_request_note(FcRequest *request, const void *answer)
+{
+	SpinLockAcquire(&request->lock);
+	Assert(request->state == FC_REQUEST_RUNNING);
+	memcpy(request->answered, answer, request->answered_bytes);
+	request->known = true;
+	SpinLockRelease(&request->lock);
+}
+
+void
 fc_request_end(FcRequest *request, const void *answer)
 {
 	SpinLockAcquire(&request->lock);
 	Assert(request->state == FC_REQUEST_RUNNING);
 	request->state = request->abandoned ? FC_REQUEST_IDLE : FC_REQUEST_ENDED;
 	memcpy(request->answered, answer, request->answered_bytes);
+	request->known = true;
 	SpinLockRelease(&request->lock);
 	ConditionVariableBroadcast(&request->ended);
 }
@@ -65,6 +76,20 @@ fc_request_is_orphaned(FcRequest *request)
 	state = request->state;
 	SpinLockRelease(&request->lock);
 	return state == FC_REQUEST_RUNNING;
+}
+
+bool
+fc_request_was_noted(FcRequest *request, void *answer)
+{
+	bool		known;
+
+	SpinLockAcquire(&request->lock);
+	Assert(request->state == FC_REQUEST_RUNNING);
+	known = request->known;
+	if (known)
+		memcpy(answer, request->answered, request->answered_bytes);
+	SpinLockRelease(&request->lock);
+	return known;
 }
 
 /* ---- the session's side ---- */
@@ -94,19 +119,21 @@ ask(FcRequest *request, const void *asked)
 	{
 		request->state = FC_REQUEST_ASKED;
 		request->abandoned = false;
+		request->known = false;
 		memcpy(request->asked, asked, request->asked_bytes);
 	}
 	SpinLockRelease(&request->lock);
 	return idle;
 }
 
+/* Without a writer the answer is what is known: nobody is there to end it. */
 static bool
-is_answered(FcRequest *request, void *answer)
+is_answered(FcRequest *request, bool writer, void *answer)
 {
 	bool		ended;
 
 	SpinLockAcquire(&request->lock);
-	ended = request->state == FC_REQUEST_ENDED;
+	ended = writer ? request->state == FC_REQUEST_ENDED : request->known;
 	if (ended)
 		memcpy(answer, request->answered, request->answered_bytes);
 	SpinLockRelease(&request->lock);
@@ -127,13 +154,14 @@ fc_request_make(FcRequest *request, const void *asked, void *answer, uint32 wait
 	{
 		fc_handoff_wake();
 		ConditionVariablePrepareToSleep(&request->ended);
-		while (!is_answered(request, answer))
+		while (!is_answered(request, true, answer))
 		{
 			if (!ConditionVariableTimedSleep(&request->ended, LOOK_MS, wait_event))
 				continue;
 			if (!fc_handoff_has_writer())
 			{
-				made = FC_REQUEST_NO_WRITER;
+				if (!is_answered(request, false, answer))
+					made = FC_REQUEST_NO_WRITER;
 				break;
 			}
 			fc_writer_tell_wait(&told);

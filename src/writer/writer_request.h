@@ -8,7 +8,9 @@
  *
  *	IDLE --make--> ASKED --look--> RUNNING --end--> ENDED --> IDLE
  *
- * The last step is the session's, or the writer's if the session has left.
+ * The last step is the session's, or the writer's if the session has left.  The
+ * answer may be known before the end: then it counts also if the writer ends in
+ * what is left to be done.
  *
  * Copyright (c) 2026, the pg_flashcache developers
  *
@@ -37,6 +39,7 @@ typedef struct FcRequest
 								 * what is asked and answered; leaf */
 	FcRequestState state;
 	bool		abandoned;		/* nobody waits any more */
+	bool		known;			/* the answer is there, RUNNING or ENDED */
 	void	   *asked;			/* so many bytes each, in shared memory */
 	size_t		asked_bytes;
 	void	   *answered;
@@ -65,7 +68,11 @@ extern FcRequestMade fc_request_make(FcRequest *request, const void *asked, void
 extern FcRequestState fc_request_look(FcRequest *request, bool *abandoned);
 extern void fc_request_end(FcRequest *request, const void *answer);
 
-/* Has a writer before this one been at it? */
+/* This will be the answer, whatever becomes of this process until the end. */
+extern void fc_request_note(FcRequest *request, const void *answer);
+
+/* Has a writer before this one been at it?  And what has it noted, if anything? */
 extern bool fc_request_is_orphaned(FcRequest *request);
+extern bool fc_request_was_noted(FcRequest *request, void *answer);
 
 #endif							/* FC_WRITER_REQUEST_H */

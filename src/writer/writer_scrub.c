@@ -51,24 +51,28 @@ fc_writer_scrub_shmem_init(void)
 
 /* ---- the writer's side ---- */
 
+/* What was erased is, also if the writer ends while it lets go of the devices. */
 static void
 end(bool done, const FcScrubResult *result)
 {
 	static ScrubAnswer answer;
 
-	fc_cache_scrub_end();
 	answer.done = done;
 	answer.result = *result;
+	fc_request_note(&shared->request, &answer);
+	fc_cache_scrub_end();
 	fc_request_end(&shared->request, &answer);
 }
 
 void
 fc_writer_scrub_start(void)
 {
-	static const FcScrubResult none = {0};
+	ScrubAnswer answer = {0};
 
-	if (fc_request_is_orphaned(&shared->request))
-		end(false, &none);
+	if (!fc_request_is_orphaned(&shared->request))
+		return;
+	(void) fc_request_was_noted(&shared->request, &answer);
+	end(answer.done, &answer.result);
 }
 
 bool

@@ -105,6 +105,15 @@ def test_the_server_is_down() -> None:
     }  # fmt: skip
 
 
+def test_nobody_is_told_where_the_server_is() -> None:
+    made: Keeper[Any] = Keeper("test", {"host": "/nowhere"}, 2, look)
+    made.start()
+    try:
+        assert made.get(0, 60) == (None, "nothing listens there")
+    finally:
+        made.stop()
+
+
 # --- over HTTP ---
 
 

@@ -87,10 +87,29 @@ def test_every_tool_says_so(server: Server) -> None:
     found = pgflash("top", server.dsn, "--interval", "0.1")[1]
     assert [row["path"] for row in found["servers"][0]["devices_off"]] == [path]
     found = pgflash("doctor", server.dsn, "--seconds", "0")[1]
-    state = next(item for item in found["checks"] if item["id"] == "server.cache_state")
+    state = next(item for item in found["checks"] if item["id"] == "server.cache_devices")
     assert (state["status"], state["findings"][0]["subject"]) == ("problem", path)
     assert state["findings"][0]["commands"][1] == f"SELECT pg_flashcache_enable_device('{path}');"
     assert [place["path"] for place in found["places"] if place["role"] == "flash"] == [f"{server.folder}/flash/cache", path]
+
+
+@needs_server
+def test_who_may_not_look_is_told_so(server: Server) -> None:
+    """To the role that sees the cache and not its devices, all is well as far as it knows: and that is not far."""
+    server.sql("CREATE ROLE stats LOGIN IN ROLE pg_read_all_stats")
+    dsn = server.dsn.replace("user=postgres", "user=stats")
+    lacking = "pg_stat_flashcache_device: this role may not read it, so nothing is known of a device that is off: GRANT pg_monitor TO stats"
+    status, found = pgflash("cluster", "status", dsn)
+    assert (status, found["problems"]) == (0, [])
+    assert [line for line in found["remarks"] if "pg_stat_flashcache_device" in line] == [f"{found['nodes'][0]['name']}: {lacking}"]
+    assert any(lacking in line for line in pgflash("cluster", "report", dsn, "--interval", "1")[1]["remarks"])
+    assert lacking in pgflash("top", dsn, "--interval", "0.1")[1]["servers"][0]["missing"]
+    checks = {item["id"]: item for item in pgflash("doctor", dsn, "--only", "server", "--seconds", "0")[1]["checks"]}
+    assert checks["server.cache_state"]["status"] == "fine"
+    devices = checks["server.cache_devices"]
+    assert devices["status"] == "not looked" and devices["reason"].endswith(
+        "may not read pg_stat_flashcache_device: GRANT pg_monitor TO stats"
+    )
 
 
 @needs_server
@@ -109,5 +128,5 @@ def test_the_first_one_too(server: Server) -> None:
     assert server.sql("SELECT state FROM pg_stat_flashcache") == "active"
     status, found = pgflash("cluster", "status", server.dsn)
     assert status == 11 and [item["problem"].startswith(f"device 1 of the cache is off, {first}: ") for item in found["problems"]] == [True]
-    state = next(item for item in pgflash("doctor", server.dsn, "--seconds", "0")[1]["checks"] if item["id"] == "server.cache_state")
+    state = next(item for item in pgflash("doctor", server.dsn, "--seconds", "0")[1]["checks"] if item["id"] == "server.cache_devices")
     assert (state["status"], state["findings"][0]["commands"][1]) == ("problem", "SELECT pg_flashcache_enable();")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -86,7 +87,7 @@ TWO = (
 
 def test_sums_are_those_of_all_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two that answer, and one that is down: totals and relations of the two, whatever number their relations have."""
-    looks = [look("one", seen()), look("two", seen()), look("three", None, "no answer")]
+    looks = [look("one", seen()), look("two", seen(port=5433)), look("three", None, "no answer")]
     advice: list[dict[str, Any]] = []
     answers = iter([[((pair[at], advice), None) for pair in (ONE, TWO)] + [(None, "no answer")] for at in (0, 1)])
     monkeypatch.setattr(report, "look_at", lambda _nodes, _timeout: looks)
@@ -103,3 +104,30 @@ def test_sums_are_those_of_all_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [(part["name"], part["problem"], part["rates"] is None) for part in found.as_json()["nodes"]] == [
         ("one", None, False), ("two", None, False), ("three", "no answer", True),
     ]  # fmt: skip
+    assert found.remarks == []
+
+
+def test_databases_of_one_server_are_one_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its cache, its transactions and its reads count once, its relations by database; a copy of it is another server."""
+    looks = [look("one", seen(system=1)), look("other", seen(system=1, database="other")), look("copy", seen(system=1, port=5433))]
+    rest = {"relid": None, "schema": None, "relation": None, "os_cache_hits": 0, "read_time_us": 0, "disk_read_time_us": 0}
+    pairs = [
+        (replace(one[0], relations=[*(one[0].relations or []), rest | {"hits": 0, "disk_reads": 0}]),
+         replace(one[1], relations=[*(one[1].relations or []), rest | {"hits": 10, "disk_reads": 7}]))
+        for one in (ONE, TWO, ONE)
+    ]  # fmt: skip
+    advice = [{"kind": "flash", "size": 1 << 20, "is_current": True, "hit_ratio": 0.5, "disk_reads_per_s": 1.0}]
+    answers = iter([[((pair[at], advice), None) for pair in pairs] for at in (0, 1)])
+    monkeypatch.setattr(report, "look_at", lambda _nodes, _timeout: looks)
+    monkeypatch.setattr(report, "ask_all", lambda _nodes, _timeout, _ask: next(answers))
+    monkeypatch.setattr("pgflash.cluster.report.time.sleep", lambda _seconds: None)
+    found = report.make(Found([item.node for item in looks], []), 10.0, 5, 0.9, 20, True)
+    totals = found.totals()
+    assert (totals["capacity_bytes"], totals["tps"], totals["write_bytes_per_s"]) == (2 * 1000 * 8192, 100.0, 16384.0)
+    assert {item.name: (item.nodes, item.hits) for item in found.relations} == {
+        "public.t": (3, 1700), "public.cold": (2, 0), "(everything else)": (1, 10),
+    }  # fmt: skip
+    assert [line for line in found.markdown().splitlines() if "1 MB (now)" in line] == [
+        "| one | 1 MB (now) | 50.0 | 1 |", "| copy | 1 MB (now) | 50.0 | 1 |",
+    ]  # fmt: skip
+    assert [text.partition(" are ")[0] for text in found.remarks] == ["one, other"]

@@ -223,7 +223,7 @@ CASES: list[tuple[str, str, Break, str, list[str]]] = [
     ("memory.numa", "advice", nodes, "2 nodes, the smallest of 8 GB; shared memory is 8.79 GB", ["systemctl edit postgresql@.service: [Service] NUMAPolicy=interleave and NUMAMask=all, then restart the server"]),
     ("server.cache_state", "advice", created_only, "is without pg_flashcache, though the extension is in this database: there is no cache", ["ALTER SYSTEM SET shared_preload_libraries = ...: what is there, and pg_flashcache", RESTART]),
     ("server.cache_state", "problem", state("off", "io"), "off: io", ["correct what the reason names", "SELECT pg_flashcache_enable();"]),
-    ("server.cache_state", "problem", device_2("off", "io"), "device 2 is off: io", ["correct what the reason names", "SELECT pg_flashcache_enable_device('/wal/2');"]),
+    ("server.cache_devices", "problem", device_2("off", "io"), "device 2 is off: io", ["correct what the reason names", "SELECT pg_flashcache_enable_device('/wal/2');"]),
     ("devices.shared_device", "advice", device_2("active", None), "is on sdb, as the WAL is", ["move the cache's device 2 to another local SSD"]),
     ("server.cache_state", "problem", state("disabled", "size"), "disabled: size", ["correct what the reason names", RESTART]),
     ("server.cache_size", "advice", setting("pg_flashcache.size", "1048576"), "is 8 GB, 1.0 times shared_buffers (8 GB)", ["ALTER SYSTEM SET pg_flashcache.size = '32768MB'", RESTART]),
@@ -325,6 +325,20 @@ def test_nothing_is_fine_that_is_not_known(fake: Fake, name: str, spoil: Break, 
     spoil(fake)
     result = examine(REGISTRY[name], fake.facts())
     assert result.status == "not applicable" and result.reason.endswith(reason), result
+
+
+@pytest.mark.parametrize(
+    ("name", "spoil", "reason"),
+    [
+        ("server.cache_devices", lambda fake: setattr(fake.server, "devices_unasked", "GRANT it"), "GRANT it"),
+        ("health.wear", both(lambda fake: setattr(fake, "smart", {}), lambda fake: setattr(fake.server, "drives_unasked", "GRANT it")), "GRANT it"),
+    ],
+)  # fmt: skip
+def test_what_the_role_may_not_look_at_is_said(fake: Fake, name: str, spoil: Break, reason: str) -> None:
+    spoil(fake)
+    result = examine(REGISTRY[name], fake.facts())
+    assert result.status == "not looked" and result.reason.endswith(reason), result
+    assert examine(REGISTRY["server.cache_state"], fake.facts()).status == "fine"
 
 
 def test_no_smartctl(fake: Fake) -> None:

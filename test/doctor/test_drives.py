@@ -11,14 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 import pgflash.doctor.checks  # noqa: F401
+from pgflash import cli
 from pgflash.doctor import drive, drives
 from pgflash.doctor.check import REGISTRY, examine
 from pgflash.doctor.command import Session
 from pgflash.doctor.facts import Facts
+from pgflash.doctor.facts.server import CONTAINED, ELSEWHERE
 from pgflash.doctor.facts.smart import health_of
-from pgflash.errors import EXIT_ADVICE, EXIT_PROBLEM, MachineError
+from pgflash.errors import EXIT_ADVICE, EXIT_PROBLEM, EXIT_SERVER, MachineError, PgflashError
 
 from .fakes import CACHE, GB, HEALTHY, PID, Fake
 from .test_real import Server, bin_folder
@@ -275,3 +278,30 @@ def test_nothing_to_tell(server: Server, fake: Fake, capsys: pytest.CaptureFixtu
     assert (EXIT_ADVICE, EXIT_PROBLEM) == (10, 11)
     server.sql(f"SELECT pg_flashcache_report_drive('{server.folder}/flash', 'x')")
     assert server.sql("SELECT drive, health IS NULL FROM pg_stat_flashcache_device_health") == "x|t"
+
+
+def test_what_it_says_is_of_this_command() -> None:
+    """Its errors are made where the doctor's are."""
+    for words in (["drives", "host=/nowhere"], ["drives", "host=/nowhere", "--json"]):
+        error = CliRunner().invoke(cli.app, words).exception
+        assert isinstance(error, PgflashError) and error.exit_code == EXIT_SERVER
+        assert error.message.startswith("the server cannot be reached: ") and "libpq" in error.hint
+        assert "doctor" not in error.message + error.hint and "machine alone" not in error.hint
+
+
+@needs_extension
+@pytest.mark.parametrize(
+    ("why", "hint"),
+    [(ELSEWHERE, "there"), (CONTAINED, "inside it")],
+)
+def test_a_server_elsewhere(server: Server, fake: Fake, monkeypatch: pytest.MonkeyPatch, why: str, hint: str) -> None:
+    fake.server.local, fake.server.not_local = False, why
+    monkeypatch.setattr(FakeSession, "facts", lambda *_: fake.facts())
+    session = FakeSession(server.dsn, fake)
+    try:
+        with pytest.raises(MachineError) as raised:
+            drives.run(session, None, True)
+    finally:
+        session.close()
+    assert raised.value.message == why.partition(":")[0]
+    assert raised.value.hint == f"run pgflash drives {hint}, where smartctl can ask the drives"

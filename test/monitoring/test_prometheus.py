@@ -200,6 +200,15 @@ FIRING = {
     "PgFlashcacheWriterDown": [
         ('pg_flashcache_writer_up{instance="a"}', "0x600"), ('pg_flashcache_state_current{instance="a",state="active"}', "1x600")
     ],
+    # b does not keep anything, c does, and d is off.
+    "PgFlashcachePersistenceNotWritten": [
+        (f'pg_flashcache_{name}{{instance="{instance}"{more}}}', values)
+        for instance, wanted, writing, active in (("a", 1, 0, 1), ("b", 0, 0, 1), ("c", 1, 1, 1), ("d", 1, 0, 0))
+        for name, more, values in (
+            ("persistence_wanted", "", f"{wanted}x600"), ("persistence_writing", "", f"{writing}x600"),
+            ("state_current", ',state="active"', f"{active}x600"),
+        )
+    ],
     "PgFlashcacheHitRatioFell": [
         ('pg_flashcache_hits_total{instance="a"}', "0+6000x300 1800000x300"), ('pg_flashcache_misses_total{instance="a"}', "0+6000x600")
     ],

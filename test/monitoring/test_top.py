@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import psycopg
 import pytest
 from rich.console import Console
 
@@ -182,7 +183,7 @@ def test_plain_text_of_several(server: Monitored, silent: str) -> None:
     assert time.monotonic() - started < LONGEST_S
     lines = done.stdout.splitlines()
     assert any("/nowhere/x" in line and "down" in line for line in lines), done.stdout
-    assert "/nowhere/x: nothing listens there" in lines
+    assert "/nowhere/x: nothing listens there: socket /nowhere/.s.PGSQL.5432" in lines
     assert any("127.0.0.1" in line and "down" in line for line in lines), done.stdout
     assert any(line.startswith("127.0.0.1") and ("no answer" in line or "in time" in line) for line in lines), done.stdout
     assert any("watched" in line and "primary" in line and "active" in line for line in lines), done.stdout
@@ -252,6 +253,29 @@ def test_names_and_reasons() -> None:
         parsed(f"password='{SECRET}", 2)
     assert caught.value.message == "connection string 2 is none" and caught.value.__cause__ is None
     assert reason(ValueError(SECRET)) == "unexpected: ValueError"
+
+
+@pytest.mark.parametrize(
+    ("parts", "place"),
+    [
+        ({"host": "/nowhere"}, ": socket /nowhere/.s.PGSQL.5432"),
+        ({"host": "127.0.0.1", "port": "1"}, ": 127.0.0.1, port 1"),
+        ({}, ": socket /nowhere/at/all/.s.PGSQL.7"),  # what the environment names
+        ({"host": "/nowhere,127.0.0.1", "port": "1,2"}, ""),
+    ],
+)
+def test_where_nobody_listens(parts: dict[str, str], place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("PGHOSTADDR", "PGSERVICE"):
+        monkeypatch.delenv(name, raising=False)
+    if not parts:
+        monkeypatch.setenv("PGHOST", "/nowhere/at/all")
+        monkeypatch.setenv("PGPORT", "7")
+    elif "port" not in parts:
+        monkeypatch.delenv("PGPORT", raising=False)
+    with pytest.raises(psycopg.OperationalError) as raised:
+        connect(parts, 5)
+    assert reason(raised.value) == f"nothing listens there{place}"
+    assert reason(raised.value, places=False) == "nothing listens there"
 
 
 def test_a_live_screen_needs_a_terminal() -> None:

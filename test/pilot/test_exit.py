@@ -17,7 +17,7 @@ from .test_man import commands
 
 PAGE = (Path(__file__).parents[2] / "docs/exit-status.md").read_text("utf-8")
 ROWS = {
-    row[0].split("`")[1]: [[int(one) for one in re.findall(r"\d+", cell)] for cell in row[1:4]]
+    row[0].split("`")[1]: [[int(one) for one in re.findall(r"\d+", cell)] for cell in row[1:5]]
     for line in PAGE.splitlines()
     if line.startswith("| `")
     for row in [[cell.strip() for cell in line.strip("|").split("|")]]
@@ -94,7 +94,8 @@ def ends(words: list[str]) -> tuple[int, str]:
 def server(folder: Path) -> Iterator[Server]:
     """With the library, and databases with and without the extension."""
     server = Server(folder)
-    server.sql("CREATE DATABASE bare")
+    # Nothing but what a test takes away is a problem to the doctor.
+    server.sql("CREATE DATABASE bare", "ALTER SYSTEM SET fsync = on", "SELECT pg_reload_conf()")
     table = "CREATE TABLE t (i int); CREATE TABLE parts (i int) PARTITION BY RANGE (i); CREATE TABLE part PARTITION OF parts FOR VALUES FROM (0) TO (9)"
     for name in ("bare", "postgres"):
         subprocess.run([f"{server.bin}/psql", "-Xqd", of(server, name), "-c", table], check=True)
@@ -129,6 +130,23 @@ def test_no_extension(name: str, server: Server, tmp_path: Path) -> None:
     assert status in ROWS[name][1], said
 
 
+@pytest.fixture(scope="module")
+def hers(server: Server) -> str:
+    """A database with the extension in the schema public, of an owner who is no superuser."""
+    server.sql("CREATE ROLE alice", "CREATE DATABASE hers TEMPLATE bare OWNER alice")
+    subprocess.run([f"{server.bin}/psql", "-Xqd", of(server, "hers"), "-c", "CREATE EXTENSION pg_flashcache"], check=True)
+    return of(server, "hers")
+
+
+@needs_server
+@pytest.mark.parametrize("name", COMMANDS)
+def test_untrusted_schema(name: str, hers: str, tmp_path: Path) -> None:
+    status, said = ends(COMMANDS[name](hers, tmp_path))
+    assert status in ROWS[name][3], said
+    if 0 not in ROWS[name][3]:
+        assert 'belongs to "alice", who is no superuser' in said
+
+
 @needs_server
 def test_a_primary_alone_has_nobody_to_switch_over_to(server: Server) -> None:
     words = ["cluster", "warmth", server.dsn]
@@ -144,3 +162,5 @@ def test_a_primary_alone_has_nobody_to_switch_over_to(server: Server) -> None:
 def test_no_library(name: str, unloaded: Server, tmp_path: Path) -> None:
     status, said = ends(COMMANDS[name](unloaded.dsn, tmp_path))
     assert status in ROWS[name][2], said
+    if name == "doctor":
+        assert status == 10, said

@@ -47,7 +47,7 @@ needs_partman = pytest.mark.skipif(not extension_there("pg_partman"), reason="th
 
 
 class Server:
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, waldir: Path | None = None, **changed: str) -> None:
         self.folder, self.data, self.bin = folder, folder / "data", bin_folder()
         folder.chmod(0o755)
         for name in ("socket", *SPACES):
@@ -55,11 +55,12 @@ class Server:
         if is_root():
             subprocess.run(["mount", "-t", "tmpfs", "-o", "size=20m,mode=0700", "tmpfs", str(folder / "tiny")], check=True)
         give_to_server_user(folder, *(folder / name for name in ("socket", *SPACES)))
-        self._command("initdb", "-U", "postgres", "--auth=trust", "--no-sync")
+        self._command("initdb", "-U", "postgres", "--auth=trust", "--no-sync", *([f"--waldir={waldir}"] if waldir else []))
         settings = {
             "listen_addresses": "", "unix_socket_directories": str(folder / "socket"), "fsync": "off", "track_io_timing": "on",
             "shared_buffers": "4MB", "autovacuum": "off", "max_wal_size": "512MB", "timezone": "UTC",
             "shared_preload_libraries": "pg_flashcache" if extension_there("pg_flashcache") else "",
+            **changed,
         }  # fmt: skip
         with (self.data / "postgresql.conf").open("a") as conf:
             conf.writelines(f"{name} = '{value}'\n" for name, value in settings.items())

@@ -2,10 +2,10 @@
 # Proves: every shell script passes shellcheck, every Python and Perl file compiles, cppcheck and clang-tidy find nothing
 #   in src/, pgflash and bench pass ruff and `mypy --strict`. The include graph of src/ goes down only (lib/check-includes.py), and
 #   each gap between two numbered steps of the protocol has a pause point and a test in windows.txt
-#   (lib/check-windows.py). META.json agrees with the tree (lib/check-meta.py), and typedefs.list with src/
-#   (lib/check-typedefs.py). These four first prove on made-up trees that each of their rules can fail. The documentation
-#   builds as a site without a warning, so links in *.md lead somewhere (tools/docs.sh), and groff has none for the manual
-#   page of pgflash.
+#   (lib/check-windows.py). META.json agrees with the tree (lib/check-meta.py), typedefs.list with src/
+#   (lib/check-typedefs.py), and the tables of settings with src/settings.c (lib/check-settings.py). These five first prove
+#   on made-up trees that each of their rules can fail. The documentation builds as a site without a warning, so links in
+#   *.md lead somewhere (tools/docs.sh), and groff has none for the manual page of pgflash.
 # Majors: 15
 # Packages: clang-tidy cppcheck man-db shellcheck python3-venv
 # Fetches: python docs
@@ -60,7 +60,7 @@ stage() {
   done < <(list_files | grep -E '\.(pl|pm)$')
   fc_python_make "$root"
   python=$(fc_python "$root")
-  for file in test/lib/check-{includes,windows,meta,typedefs}.py test/upstream/{compare,end_copy}.py; do
+  for file in test/lib/check-{includes,windows,meta,typedefs,settings}.py test/upstream/{compare,end_copy}.py; do
     lint_check "$file, self-test" "$python/python" -B "$file" --self-test
   done
   lint_check "the run over all servers" test/server/check-all.sh
@@ -68,6 +68,7 @@ stage() {
   lint_check "windows of the protocol" test/lib/check-windows.py .
   lint_check "META.json" "$python/python" -B test/lib/check-meta.py .
   lint_check "typedefs.list" test/lib/check-typedefs.py .
+  lint_check "tables of settings" test/lib/check-settings.py .
   lint_check "man page" man_page pgflash/pgflash.1
   lint_check "cppcheck" test/lib/analyse.sh cppcheck . "$FC_PG_CONFIG"
   lint_check "clang-tidy" test/lib/analyse.sh clang-tidy . "$FC_PG_CONFIG"

@@ -1,14 +1,16 @@
 #!/usr/bin/env bash
 # Proves: pgflash place and tier: the search for the best split against trying all, which devices may hold data that must
 #   last, on made-up trees of sysfs; moves on a real server with several tablespaces, with and without pg_repack: there, back,
-#   refused, without room, cancelled, cut short by kill -9 of the tool and of the server, with amcheck afterwards; tiers with
-#   native partitions and those of pg_partman. The server is the private one. On others than 15, a few of the moves, there and
-#   back, and tiers, without pg_repack and pg_partman, which are not there; FC_PLACE=full runs all tests that can be run.
+#   refused, without room, cancelled, cut short by kill -9 of the tool and of the server, with amcheck afterwards; the same
+#   between file systems of their own, ext4 and xfs, with the WAL on a third one; advice from stored snapshots, to the page;
+#   tiers with native partitions and those of pg_partman. The server is the private one. On others than 15, a few of the moves,
+#   there and back, and tiers, without pg_repack and pg_partman, which are not there; FC_PLACE=full runs all tests that can be
+#   run.
 # Majors: 15 17 18
 # Packages of root: mount
-# Packages of 15: postgresql-15-partman postgresql-15-repack python3-venv
+# Packages of 15: postgresql-15-partman postgresql-15-repack python3-venv xfsprogs
 # Fetches: python python-beside
-# Rights: any; as root with a small file system
+# Rights: any; as root with file systems of its own, on loop devices
 # Minutes: 2
 
 stage() {

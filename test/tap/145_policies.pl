@@ -98,6 +98,23 @@ is_in_force('the rule is removed', '', of => ['t']);
 fc_to_flash($node, 't');
 is(fc_in_flash($node, 't'), PAGES, 'and pages come again');
 
+# Whoever sets a policy, and loads what it is for, need not wait in between.
+sql('CREATE TABLE map AS SELECT * FROM pg_flashcache_export_map((SELECT oid FROM pg_database WHERE datname = current_database()))');
+foreach my $load ("SELECT loaded, skip_no_room FROM pg_flashcache_prewarm('t')",
+	"SELECT loaded, skip_no_room FROM pg_flashcache_import_map('SELECT * FROM map WHERE relfilenode = pg_relation_filenode(''t'')')")
+{
+	my ($by) = $load =~ /(pg_flashcache_\w+)/;
+	set_policy("'t', 'none'");
+	is_in_force("$by: none is in force", 't none', of => ['t']);
+	is_on_flash("$by: nothing is on flash", 't', 0);
+	is(sql("SELECT pg_flashcache_set_policy('t', 'keep'); $load"), "\n" . PAGES . '|0', "$by: all is loaded after keep was set");
+	is(sql("SELECT pg_flashcache_set_policy('t', 'none'); $load"), "\n0|" . PAGES, "$by: nothing is after none was set");
+}
+sql('DROP TABLE map');
+set_policy("'t', 'default'");
+is_in_force('the rule is removed', '', of => ['t']);
+fc_to_flash($node, 't');
+
 # With its transaction.
 set_policy("'other', 'keep'");
 is_in_force('keep is in force', 'other keep', of => ['other']);

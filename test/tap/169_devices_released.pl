@@ -9,6 +9,7 @@ use FlashCacheDevices;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
+use Time::HiRes qw(usleep);
 
 use constant MB => 1 << 20;
 
@@ -36,6 +37,12 @@ sub process_of
 	my %now = device_processes($node);
 	my ($pid) = grep { grep { (readlink($_) // '') eq $path } glob "/proc/$_/fd/*" } sort keys %now;
 	return $pid // die "no process has $path open";
+}
+
+sub is_open
+{
+	my ($path) = @_;
+	return scalar grep { (readlink($_) // '') eq $path } glob '/proc/[0-9]*/fd/*';
 }
 
 sub end_writer
@@ -113,6 +120,20 @@ kill 'CONT', $process;
 comes_back(q{SELECT '' FROM pg_flashcache_scrub()}, 'the writer ends while it lets go of the devices of a cache that was disabled: it can be erased');
 is($node->safe_psql('postgres', 'SELECT state, used FROM pg_stat_flashcache'), 'disabled|0', 'it has no pages');
 is(in_file('mark', $_), 0, 'nothing is left in it') foreach $first, $second;
+
+# It was erased, and that is said, though the writer ends while it lets go of the devices.
+$control = fc_control($node);
+fc_failpoint($control, 'store_close', 'delay:16000000', 2);
+my $erased = $node->safe_psql('postgres', 'SELECT slots_erased + 512 FROM pg_stat_flashcache');
+$asked = ask($node, 'SELECT slots_erased FROM pg_flashcache_scrub(true)');
+$node->poll_query_until('postgres', "SELECT slots_erased = $erased FROM pg_stat_flashcache") or die 'it is not erased';
+usleep(100_000) while is_open($first);
+ok(is_open($second), 'the second device hangs while it is let go of');
+end_writer();
+fc_failpoint($control, 'store_close', 'off');
+$control->quit;
+is(answer($asked), "512\n", 'the writer ends while it lets go of devices that it has erased: they are');
+
 my $offset = -s $node->logfile;
 set('enabled', 'on');
 fc_wait_active($node);

@@ -42,6 +42,12 @@ sub scrub
 
 sub states { return join(', ', split /\n/, devices($node, "device || ' ' || state")) }
 
+# Calls that were not answered: of the device, and in all.
+sub counted
+{
+	return $node->safe_psql('postgres', 'SELECT d.timeouts, d.read_errors, c.timeouts, c.read_errors FROM pg_stat_flashcache_device d, pg_stat_flashcache c WHERE device = 2');
+}
+
 sub enable_second
 {
 	$node->safe_psql('postgres', "SELECT pg_flashcache_enable_device('$second')");
@@ -58,6 +64,7 @@ like(scrub(), qr/DETAIL:  512 slots were erased, 256 could not be written/, 'a s
 kill 'CONT', $process{$second};
 is(states(), '1 active, 2 off, 3 active', 'it is off');
 like(device($node, 2, 'reason'), $hung, 'the scrub has waited for io_timeout');
+is(counted(), '1|1|1|1', 'which is counted');
 limit('1min');
 enable_second();
 
@@ -66,6 +73,7 @@ kill 'STOP', $process{$second};
 my ($rc, $out, $err) = $node->psql('postgres', "SELECT pg_flashcache_resize_device('$second', @{[3 * MB]})");
 kill 'CONT', $process{$second};
 like($err, qr/the flash device did not answer for 1000 ms/, 'resizing it has waited for io_timeout');
+is(counted(), '3|3|3|3', 'which is counted: it was asked for either size');
 is(states(), '1 active, 2 off, 3 active', 'it is off');
 limit('1min');
 enable_second();

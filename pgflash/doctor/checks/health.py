@@ -58,6 +58,8 @@ def _known(facts: Facts) -> Iterator[Known]:
     told = _told(facts, asked)
     yield from map(_reported, told)
     if not asked and not told:
+        if facts.server and facts.server.drives_unasked:
+            reasons.append(facts.server.drives_unasked)
         raise CannotLook("; ".join(dict.fromkeys(reasons)))
 
 

@@ -31,9 +31,8 @@ def _memory(facts: Facts, server: Server) -> int:
 
 @check(
     "server", "cache_state", "The cache is active", severity=Severity.PROBLEM,
-    question="If the library is preloaded, or the extension is in this database: is the cache in use, each of its devices too, and if not, "
-    "why?",
-    why="The server runs without the cache, from the disk alone; or without what the device held.",
+    question="If the library is preloaded, or the extension is in this database: is the cache in use, and if not, why?",
+    why="The server runs without the cache, from the disk alone.",
     source="docs/operation.md, When the device fails; docs/views.md, pg_stat_flashcache",
 )  # fmt: skip
 def cache_state(facts: Facts) -> Iterable[Finding]:
@@ -55,6 +54,23 @@ def cache_state(facts: Facts) -> Iterable[Finding]:
         yield Finding("pg_flashcache", f"{state}: {reason}", ("correct what the reason names", RESTART))
     elif state == "paused":
         yield Finding("pg_flashcache", f"paused: {reason}", ("find out what else uses the device: iostat -x 1",), severity=Severity.ADVICE)
+
+
+@check(
+    "server", "cache_devices", "Each device of the cache is in use", severity=Severity.PROBLEM,
+    question="While the cache is in use: is each of its devices, and if not, why?",
+    why="The cache goes on without what the device held, and without its size.",
+    source="docs/operation.md, When the device fails; docs/views.md, pg_stat_flashcache_device",
+)  # fmt: skip
+def cache_devices(facts: Facts) -> Iterable[Finding]:
+    server = cache_of(facts)
+    if not server.cache:
+        raise CannotLook(server.cache_unasked or "pg_stat_flashcache cannot be read in this database")
+    if server.devices_unasked:
+        raise CannotLook(server.devices_unasked)
+    if not server.bytes("pg_flashcache.size"):
+        raise DoesNotApply("pg_flashcache.size is 0")
+    state = str(server.cache.get("state"))
     for row in server.devices:
         if row["state"] == "off" and (row["device"] > 1 or state in ("active", "paused")):
             one = f"pg_flashcache_enable_device({literal(str(row['path']))})"

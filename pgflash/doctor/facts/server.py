@@ -6,8 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from pgflash import devices
 from pgflash.doctor.facts.machine import Machine
 from pgflash.errors import MachineError
+
+# What is behind the colon, `pgflash drives` says in its own words.
+ELSEWHERE = "the server runs on another machine or in another container: run the doctor there as well"
+CONTAINED = "the server runs in a container with mounts of its own: run the doctor inside it"
 
 Rows = Callable[[str], list[tuple[Any, ...]]]
 
@@ -38,8 +43,12 @@ class Server:
     devices: list[dict[str, Any]] = field(default_factory=list)
     """Rows of pg_stat_flashcache_device, of the devices that were added, and of the first if it is off; none where the view cannot be
     read."""
+    devices_unasked: str = ""
+    """Why that view could not be read though it is there, and what helps."""
     drives: list[dict[str, Any]] = field(default_factory=list)
     """Rows of pg_stat_flashcache_device_health with a report: what `pgflash drives` was told, and `age_s`, how many seconds ago."""
+    drives_unasked: str = ""
+    """Why that view could not be read though it is there, and what helps."""
     extension: bool = False
     """The extension is in this database, whether its library is preloaded or not."""
     checkpoints_timed: int = 0
@@ -85,9 +94,9 @@ def gather(
     host: str,
     local_addresses: frozenset[str],
     cache_view: Callable[[], tuple[str, str, bool]],
-    readable: Callable[[str], str] = lambda name: "",
+    readable: Callable[[str], tuple[str, str]] = lambda name: ("", ""),
 ) -> Server:
-    """`readable`: the qualified name of one of the extension, where this role may read it; else empty."""
+    """`readable`: the qualified name of a view of the extension, where this role may read it; else why not, if it is there."""
     names = "name, setting, unit, context, enumvals, pending_restart"
     settings = {
         name: Setting(value or "", unit or "", context, tuple(values or ()), bool(pending))
@@ -124,11 +133,13 @@ def gather(
             server.cache = dict(rows(f"SELECT to_jsonb(s) FROM {view} s")[0][0])
         except MachineError as error:  # one view is no reason to look at nothing
             server.cache_unasked = error.message.splitlines()[0]
-    if server.cache and (added := readable("pg_stat_flashcache_device")):
+    added, server.devices_unasked = readable(devices.VIEW) if server.cache else ("", "")
+    if added:
         server.devices = [
             dict(row) for (row,) in rows(f"SELECT to_jsonb(d) FROM {added} d WHERE d.device > 1 OR d.state = 'off' ORDER BY d.device")
         ]
-    if server.cache and (health := readable("pg_stat_flashcache_device_health")):
+    health, server.drives_unasked = readable("pg_stat_flashcache_device_health") if server.cache else ("", "")
+    if health:
         age = "jsonb_build_object('age_s', extract(epoch FROM h.age)::float8)"
         server.drives = [
             dict(row) for (row,) in rows(f"SELECT to_jsonb(h) || {age} FROM {health} h WHERE h.reported IS NOT NULL ORDER BY h.device")
@@ -142,11 +153,11 @@ def _locate(server: Server, machine: Machine, pid: int, address_here: bool) -> N
     here = address_here and "(postgres" in fields[0] and len(fields[2].split()) > 1
     if not here:
         server.local = False
-        server.not_local = "the server runs on another machine or in another container: run the doctor there as well"
+        server.not_local = ELSEWHERE
         return
     mine, its = (machine.link(f"/proc/{which}/ns/mnt") for which in ("self", pid))
     if mine and its and mine != its:
         server.local = False
-        server.not_local = "the server runs in a container with mounts of its own: run the doctor inside it"
+        server.not_local = CONTAINED
         return
     server.postmaster = int(fields[2].split()[1])
