@@ -45,6 +45,7 @@ FIGURES = {
     "extents": "reads of the disk that warm a cold cache, by extents / page by page                 (lab disk)",
     "cold": "transactions/s after 100,000 from an empty cache: now / as 1.0 filled it              (lab disk)",
     "restart": "hit ratio and speed of the first 10 s, after / before a restart and a crash, with persistence   (lab disk)",
+    "restore": "entries a second that are loaded after a restart, of 1, 10 and 128 million, made up            (as root)",
     "failover": "speed of the first 10 s on a standby that takes over, warm and cold / before on the primary   (lab disk)",
     "split": "three loads: the split of flash that pgflash place advises / the best one that trying finds   (lab disk)",
 }

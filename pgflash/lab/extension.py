@@ -81,8 +81,9 @@ def library_folder(major: int, work: Path) -> Path:
     return work / str(major)
 
 
-def provide(bin_folder: str, major: int, how: str, work: Path) -> Extension:
-    """how: installed, build, or auto (the checkout's if there is one). work: the folder of the study's clusters."""
+def provide(bin_folder: str, major: int, how: str, work: Path, defines: str = "") -> Extension:
+    """how: installed, build, or auto (the checkout's if there is one). work: the folder of the study's clusters. defines: for the compiler,
+    of a build."""
     source = checkout()
     if not is_built(how):
         if not is_installed(bin_folder):
@@ -93,15 +94,15 @@ def provide(bin_folder: str, major: int, how: str, work: Path) -> Extension:
             "there are no sources of pg_flashcache beside pgflash or here", 'install the extension and set server.extension = "installed"'
         )
     check_path(major, work)
-    return _build(bin_folder, source, work / f"extension-{major}", library_folder(major, work))
+    return _build(bin_folder, source, work / f"extension-{major}", library_folder(major, work), defines)
 
 
-def _build(bin_folder: str, source: Path, place: Path, libraries: Path) -> Extension:
+def _build(bin_folder: str, source: Path, place: Path, libraries: Path, defines: str) -> Extension:
     tree, stage = place / "tree", place / "stage"
     shutil.rmtree(place, ignore_errors=True)
     shutil.copytree(source, tree, ignore=_LEFT_OUT, symlinks=True)
     run(
-        ["make", "-C", str(tree), f"PG_CONFIG={bin_folder}/pg_config", "with_llvm=no", "install", f"DESTDIR={stage}"],
+        ["make", "-C", str(tree), f"PG_CONFIG={bin_folder}/pg_config", "with_llvm=no", f"PROFILE={defines}", "install", f"DESTDIR={stage}"],
         what="building the extension",
         error=MachineError,
     )
