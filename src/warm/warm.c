@@ -21,8 +21,6 @@
 #include "utils/timestamp.h"
 #include "warm/warm_internal.h"
 
-FcWarmShared *fc_warm = NULL;
-
 FcPart
 fc_warm_part(void)
 {

@@ -11,6 +11,7 @@
  *		warm_file.c		files in the data directory
  *		warm_fsync.c	was fsync off?
  *		warm_format.c	what lies on flash
+ *		warm_state.c	what all of them use
  *
  * Copyright (c) 2026, the pg_flashcache developers
  *
@@ -68,8 +69,15 @@ extern char **fc_warm_blocks;
 
 /* Blocks can't be aligned otherwise, so structs are copied to and from them. */
 
+/* The last group is being written, or has been: it waits for the device so long at most, each call. */
+#define FC_WARM_LEAVE_MS 10000
+extern bool fc_warm_leaving;
+
 /* pg_flashcache.io_timeout, or what is left for the last group. */
 extern int	fc_warm_timeout(void);
+
+/* The present timeline; of a standby, that of replay. */
+extern uint32 fc_warm_timeline(void);
 
 /* ---- warm_file.c: nothing raises; false means that it is not there, or not good ---- */
 
@@ -112,10 +120,5 @@ extern FcIo fc_warm_find_end(const FcWarmRoot *root, uint64 *end);
 
 /* The records of a group (K4), of slots taken since the last one; of as many as fit, if some are not listed. */
 extern FcIo fc_warm_write_records(uint32 timeline);
-
-/* ---- warm_log.c ---- */
-
-/* The present timeline; of a standby, that of replay. */
-extern uint32 fc_warm_timeline(void);
 
 #endif							/* FC_WARM_INTERNAL_H */

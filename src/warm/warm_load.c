@@ -65,12 +65,6 @@ refuse(const char *fmt,...)
 	return false;
 }
 
-bool
-fc_warm_pending(void)
-{
-	return fc_warm != NULL && fc_warm->pending;
-}
-
 void
 fc_warm_give_up(const char *why)
 {

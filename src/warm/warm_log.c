@@ -11,7 +11,6 @@
 
 #include "access/xlog.h"
 #include "access/xlog_internal.h"
-#include "access/xlogrecovery.h"
 #include "compat.h"
 #include "directory/directory.h"
 #include "failpoint.h"
@@ -38,13 +37,6 @@
 /* So often pg_control is looked at. */
 #define LOOK_NS UINT64CONST(200000000)
 
-/* The last group waits for the device so long at most, each call. */
-#define LEAVE_MS 10000
-
-char	  **fc_warm_blocks = NULL;
-
-static bool leaving = false;
-
 /* The last group has left something. */
 static bool unfinished = false;
 
@@ -61,7 +53,7 @@ set_writing(bool writing)
 {
 	fc_warm->writing = writing;
 	/* what a stop interrupts would have to be done again, and is not */
-	fc_store_patience(writing ? LEAVE_MS : 0);
+	fc_store_patience(writing ? FC_WARM_LEAVE_MS : 0);
 	SpinLockAcquire(&fc_warm->lock);
 	fc_warm->info.writing = writing;
 	SpinLockRelease(&fc_warm->lock);
@@ -102,25 +94,6 @@ fc_warm_log_blocks(void)
 	uint32		slots = fc_directory_slots();
 
 	return fc_warm != NULL ? fc_warm_journal_at(slots) + fc_warm_journal_blocks(slots) : 0;
-}
-
-int
-fc_warm_timeout(void)
-{
-	if (!leaving)
-		return fc_setting_io_timeout;
-	return fc_setting_io_timeout > 0 ? Min(fc_setting_io_timeout, LEAVE_MS) : LEAVE_MS;
-}
-
-uint32
-fc_warm_timeline(void)
-{
-	TimeLineID	timeline;
-
-	if (!RecoveryInProgress())
-		return GetWALInsertionTimeLine();
-	(void) GetXLogReplayRecPtr(&timeline);
-	return timeline;
 }
 
 void
@@ -537,13 +510,13 @@ fc_warm_leave(void)
 
 	if (fc_warm == NULL || !fc_warm->writing)
 		return;
-	leaving = true;
+	fc_warm_leaving = true;
 	do
 		io = fc_warm_group();
-	while (io == FC_IO_OK && unfinished && fc_now_ns() - began_at < LEAVE_MS * UINT64CONST(1000000));
+	while (io == FC_IO_OK && unfinished && fc_now_ns() - began_at < FC_WARM_LEAVE_MS * UINT64CONST(1000000));
 	if (io == FC_IO_OK && fc_warm->writing)
 		io = write_root();		/* syncs the group, too */
-	leaving = false;
+	fc_warm_leaving = false;
 	/* what has been invalidated since may be linked still */
 	fc_warm->left_epoch = fc_directory_swept();
 	pg_memory_barrier();
