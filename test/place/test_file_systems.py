@@ -109,7 +109,7 @@ def server(disks: Disks) -> Iterator[Server]:
 
 def big(server: Server, database: str, kind: str = "") -> int:
     """A table of some 30 MB, without a key: it is copied."""
-    name = "logged" if not kind else kind
+    name = kind or "logged"
     server.sql(
         f"CREATE {kind} TABLE {name} AS SELECT i, repeat('x', 1000) AS x FROM generate_series(1, 26000) i", "CHECKPOINT", database=database
     )
