@@ -43,6 +43,15 @@ static bool ours[FC_DEVICES];
 /* That could not be had: nobody waits for them again and again. */
 static bool gone[FC_DEVICES];
 
+/*
+ * So many writes in a row that failed, and no more, as everywhere (D4).  They
+ * are counted here as well, since a device of a cache that is disabled can't go
+ * off.
+ */
+#define MOST_FAILURES 3
+
+static int	failures[FC_DEVICES];
+
 /* Slots erased on each of them: not for good before it is flushed; and those that could not be. */
 static uint64 erased_on[FC_DEVICES];
 static uint64 failed_on[FC_DEVICES];
@@ -82,6 +91,7 @@ fc_cache_scrub_again(void)
 	waits_since = 0;
 	memset(&so_far, 0, sizeof(so_far));
 	memset(gone, 0, sizeof(gone));
+	memset(failures, 0, sizeof(failures));
 	memset(erased_on, 0, sizeof(erased_on));
 	memset(failed_on, 0, sizeof(failed_on));
 	so_far.failed = fc_devices_slots_without_place();
@@ -180,6 +190,27 @@ take_slots(FcSlotNo *slots, bool *limited)
 	return n;
 }
 
+/* Not to one that has hung, or has gone off, or would have.  The first one's caller sees to that. */
+static bool
+may_write(FcDeviceNo no)
+{
+	return ours[no] && fc_store_unanswered_ns(no) == 0 && (no == FC_THE_DEVICE || fc_store_state(no) != FC_DEVICE_OFF);
+}
+
+static FcIo
+write_zeros(FcDeviceNo no, FcSlotNo first, char *const *pages, int n)
+{
+	FcIo		io = fc_store_write(first, pages, n, fc_setting_io_timeout);
+
+	failures[no] = io == FC_IO_OK ? 0 : failures[no] + 1;
+	if (failures[no] >= MOST_FAILURES)
+	{
+		gone[no] = true;
+		ours[no] = false;
+	}
+	return io;
+}
+
 /* Z2 and Z3 for neighbouring slots; of a broken device Z3 alone. */
 static void
 erase(const FcSlotNo *slots, int n, bool *broken)
@@ -193,12 +224,11 @@ erase(const FcSlotNo *slots, int n, bool *broken)
 	Assert(!fc_directory_locked());
 	for (int i = 0; i < BATCH; i++)
 		pages[i] = zeros;
-	/* one that has hung is not asked again */
-	if (!*broken && fc_store_unanswered_ns(no) == 0)
-		io = fc_store_write(slots[0], pages, n, fc_setting_io_timeout); /* Z2 */
+	if (!*broken && may_write(no))
+		io = write_zeros(no, slots[0], pages, n);	/* Z2 */
 	*broken = io == FC_IO_BROKEN;
 	fc_failpoint(FC_FP_SCRUB_WRITTEN);
-	if (io == FC_IO_FAILED && n > 1 && fc_store_unanswered_ns(no) == 0)
+	if (io == FC_IO_FAILED && n > 1 && may_write(no))
 	{
 		/* one bad slot shall not save its neighbours */
 		for (int i = 0; i < n; i++)

@@ -92,7 +92,7 @@ typedef struct FcFollowInfo
 	uint64		pulled_ns;		/* fc_now_ns(); 0 if !known */
 	uint64		pause_ns;		/* between two rounds */
 	FcMapCompared pages;		/* when they were compared */
-	uint32		linked;			/* pages on flash then */
+	uint32		used;			/* pages that flash could answer then */
 	FcFollowMissing missing;
 	uint64		rounds;			/* since the start of the server */
 	uint64		loaded;			/* pages, as well */

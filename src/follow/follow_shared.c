@@ -107,7 +107,7 @@ fc_follow_set_pulled(const FcMapCompared *pages, uint64 pause_ns)
 	shared->info.pulled_ns = now;
 	shared->info.pause_ns = pause_ns;
 	shared->info.pages = *pages;
-	shared->info.linked = fc_directory_linked();
+	shared->info.used = fc_directory_used();
 	SpinLockRelease(&shared->lock);
 }
 
@@ -116,7 +116,7 @@ fc_follow_set_pages(const FcMapCompared *pages)
 {
 	SpinLockAcquire(&shared->lock);
 	shared->info.pages = *pages;
-	shared->info.linked = fc_directory_linked();
+	shared->info.used = fc_directory_used();
 	SpinLockRelease(&shared->lock);
 }
 
@@ -169,13 +169,13 @@ fc_follow_wanted(void)
 static void
 forget_what_is_gone(FcFollowInfo *info)
 {
-	uint32		linked = fc_directory_linked();
+	uint32		used = fc_directory_used();
 
 	if (!fc_cache_in_use())
 		memset(info->pages.here, 0, sizeof(info->pages.here));
-	else if (linked < info->linked)
+	else if (used < info->used)
 		for (int heat = 0; heat < FC_MAP_HEATS; heat++)
-			info->pages.here[heat] = info->pages.here[heat] * linked / info->linked;
+			info->pages.here[heat] = info->pages.here[heat] * used / info->used;
 }
 
 void

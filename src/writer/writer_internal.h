@@ -124,6 +124,9 @@ extern bool fc_writer_open_device(FcReason *error);
 extern bool fc_writer_wait_for_others(const FcReason *why);
 extern bool fc_writer_waits_for_others(void);
 
+/* The cache begins, or has been switched on: a log is waited for from the next failure on. */
+extern void fc_writer_begin_to_wait(void);
+
 /* Once a round: has one of them come into use, or none? */
 extern void fc_writer_look_for_others(void);
 

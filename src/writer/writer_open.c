@@ -30,6 +30,9 @@ static FcSelfTest self_test;
 static bool waits_for_others;
 static FcReason without_first;
 
+/* Since when it can't be opened, and the log is waited for; ns, 0 = it was not tried. */
+static uint64 failed_at;
+
 /* That is over, and whose requests to enable it answers. */
 static bool others_looked_for;
 static uint32 others_asked;
@@ -150,6 +153,12 @@ fc_writer_open_device(FcReason *error)
 	return true;
 }
 
+void
+fc_writer_begin_to_wait(void)
+{
+	failed_at = 0;
+}
+
 /*
  * A log that the first device has for the whole cache is worth a while: its
  * file system may be mounted late.
@@ -157,7 +166,6 @@ fc_writer_open_device(FcReason *error)
 bool
 fc_writer_wait_for_others(const FcReason *why)
 {
-	static uint64 failed_at = 0;
 	uint64		now = fc_now_ns();
 
 	FcReason	unbounded;

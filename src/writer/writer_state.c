@@ -40,6 +40,7 @@ open_first(void)
 
 	/* opening takes as long as the device does */
 	fc_cache_set_state(FC_STATE_STARTING, &opening);
+	fc_writer_begin_to_wait();
 	if (fc_writer_open_device(&error) || fc_cache_state() == FC_STATE_DETACHED)
 		return;
 	if (fc_writer_wait_for_others(&error))

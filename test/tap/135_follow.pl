@@ -1,5 +1,5 @@
 # pg_flashcache.follow: a standby pulls its primary's map and loads what it names, to the last page; what is not loaded and
-# why; a standby with less flash; one that follows a standby; promotion.
+# why; a standby with less flash; one that follows a standby; one that loses a device; promotion.
 #
 # Every hit is compared with the disk. zero_damaged_pages is on, under which the writer takes no page from the pool: what
 # is on flash has been loaded.
@@ -8,6 +8,7 @@ use strict;
 use warnings;
 
 use FlashCache;
+use FlashCacheDevices;
 use FlashCacheMore;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
@@ -247,6 +248,29 @@ wait_warmth($standby, 'here = 230 AND loaded = 230', 'what comes to the primary 
 	is($standby->safe_psql('postgres', 'SELECT pg_flashcache_is_warm(0.9)'), 'f', 'enabled again: nor is it as long as the pages are not there');
 	setting($standby, 'write_limit', '0');
 	wait_warmth($standby, 'here = pages AND pages > 0', 'they are loaded again');
+}
+
+# ---- a device that fails, long before the next comparison ----
+
+{
+	my $two = standby_of('two', $primary, size => '1MB', conf => "$conf\npg_flashcache.max_size = 16MB\n");
+	add($two, $two->basedir . '/second', 8 << 20);
+	setting($two, 'follow_interval', '1h');
+	setting($two, 'follow', 'on');
+	wait_warmth($two, 'rounds >= 1', 'all is loaded, and compared');
+	is($two->safe_psql('postgres', 'SELECT pg_flashcache_is_warm(0.9)'), 't', 'it is warm');
+	my $control = fc_control($two);
+	fc_failpoint($control, $_, 'error', 2) foreach qw(store_read store_open);
+	foreach my $table (qw(first second locked))
+	{
+		fc_fetch($two, 'postgres', $table, PAGES) if device($two, 2, 'state') ne 'off';
+	}
+	is(device($two, 2, 'state'), 'off', 'one of two devices is off');
+	fc_writer_round($two);
+	is($two->safe_psql('postgres', 'SELECT here < pages AND share < 0.9, pg_flashcache_is_warm(0.9) FROM pg_flashcache_warmth'), 't|f',
+		'and what is on it is not here any more');
+	$control->quit;
+	$two->stop;
 }
 
 # ---- promotion ----

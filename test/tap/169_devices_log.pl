@@ -1,5 +1,6 @@
 # The log and several devices: a flush in which one of them hangs says nothing of those that have answered. A device that is
-# another one than before the log is loaded gets none of its records, whoever loads it: another writer, another server.
+# another one than before the log is loaded gets none of its records, whoever loads it: another writer, another server. A log
+# is waited for from when the cache is switched on.
 
 use strict;
 use warnings;
@@ -125,6 +126,34 @@ $node->restart;
 fc_wait_active($node);
 wait_device_state($node, 2, 'active');
 like(slurp_file($node->logfile, $offset), qr/uses "\Q$second\E"[^\n]*\n[^\n]*It has kept/, 'a clean restart: the second one has kept pages');
+
+# ---- how long the log is waited for ----
+
+# The cache is disabled for longer than that, and then the first device fails once more: that is the first failure since.
+sub set_enabled
+{
+	my ($enabled) = @_;
+	$node->append_conf('postgresql.conf', "pg_flashcache.enabled = $enabled");
+	$node->reload;
+	return;
+}
+fill($node, 'w', PAGES, 'last', $first, $second);
+$node->stop;
+chmod 0644, $first or die $!;
+{
+	local $ENV{FC_ARM} = 'probe_due error';
+	$node->start;
+}
+fc_wait_state($node, 'off');
+set_enabled('off');
+fc_wait_state($node, 'disabled');
+sleep 2;
+set_enabled('on');
+$node->poll_query_until('postgres', q{SELECT state IN ('off', 'active') FROM pg_stat_flashcache}) or die 'it is not switched on';
+chmod 0600, $first or die $!;
+is($node->safe_psql('postgres', 'SELECT state FROM pg_stat_flashcache'), 'off', 'switched on again: the log is waited for');
+ok($node->safe_psql('postgres', 'SELECT pg_flashcache_enable()'), 'the first device is back');
+cmp_ok($node->safe_psql('postgres', 'SELECT restored FROM pg_stat_flashcache_persistence'), '>', 100, 'the log is loaded');
 $node->stop;
 
 done_testing();

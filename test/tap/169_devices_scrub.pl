@@ -1,5 +1,6 @@
 # A device that hangs keeps the writer no longer than io_timeout, in a scrub or when it is resized; one that answers the writer
-# is no longer suspect. A scrub ends, also if a device hangs while it is opened and there is no io_timeout.
+# is no longer suspect. A scrub ends, also if a device hangs while it is opened and there is no io_timeout; it asks one that fails
+# three times, no more.
 
 use strict;
 use warnings;
@@ -108,6 +109,32 @@ like(scrub(), qr/DETAIL:  512 slots were erased, 256 could not be written/, 'wit
 kill 'CONT', $process{$second};
 is(answer($asked), "\n", 'it is opened when it answers');
 is(scrub(), 768, 'the next one erases all');
+
+# ---- it fails ----
+
+# Three failures in a row are enough (D4): nothing more is asked of it, also while the cache is disabled, and nothing can go off.
+sub set_enabled
+{
+	my ($enabled) = @_;
+	$node->append_conf('postgresql.conf', "pg_flashcache.enabled = $enabled");
+	$node->reload;
+	fc_wait_state($node, $enabled eq 'on' ? 'active' : 'disabled');
+	return;
+}
+limit('1min');
+foreach my $enabled ('on', 'off')
+{
+	my $name = "enabled = $enabled";
+	set_enabled($enabled);
+	my $had = device($node, 2, 'write_errors');
+	fc_failpoint($control, 'store_write', 'error', 2);
+	like(scrub(), qr/DETAIL:  512 slots were erased, 256 could not be written/, "$name: a scrub erases what the others have");
+	fc_failpoint($control, 'store_write', 'off');
+	is(device($node, 2, 'write_errors') - $had, 3, "$name: and does not ask the one that fails again and again");
+	is(scrub(), 768, "$name: the next one erases all") if $enabled eq 'off';
+	enable_second() if $enabled eq 'on';
+}
+set_enabled('on');
 
 $control->quit;
 $node->stop;
