@@ -122,7 +122,8 @@ def test_a_report(stand_ins: Database, tmp_path: Path) -> None:
     assert compared["pg_profile"] == [[41, 42], [42, 43]]
     theirs, place, ours = parts(page.read_text())
     assert theirs == database.sql("SELECT get_diffreport(41, 42, 42, 43)") and place == 1
-    assert [one["sect_id"] for one in ours["sections"]] == ["pg_flashcache_waits", "pg_flashcache_cache", "pg_flashcache_latency"]
+    of_ours = ("waits", "cache", "latency", "segments-by-physical-writes")
+    assert [one["sect_id"] for one in ours["sections"]] == [f"pg_flashcache_{name}" for name in of_ours]
 
 
 def test_samples_that_do_not_belong(stand_ins: Database, tmp_path: Path) -> None:
