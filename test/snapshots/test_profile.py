@@ -53,7 +53,9 @@ def test_a_sample_with_each_snapshot(stand_ins: Database) -> None:
     assert rows == "1|1\n2|2"
     found = report(database, "report", "1", "2")
     assert found["resets"] == [] and not any("reset" in line for line in found["warnings"])
-    assert [row["moved"]["calls"] for row in found["statements"] if row["labels"]["query"] == "SELECT $1 AS counted FROM pg_sleep($2)"] == [5]
+    assert [row["moved"]["calls"] for row in found["statements"] if row["labels"]["query"] == "SELECT $1 AS counted FROM pg_sleep($2)"] == [
+        5
+    ]
     assert [wait["seconds"] for wait in found["time"]["waits"] if wait["event"] == "IO: DataFileRead"] == [1.3]
 
 
@@ -122,7 +124,8 @@ def test_a_report(stand_ins: Database, tmp_path: Path) -> None:
     assert compared["pg_profile"] == [[41, 42], [42, 43]]
     theirs, place, ours = parts(page.read_text())
     assert theirs == database.sql("SELECT get_diffreport(41, 42, 42, 43)") and place == 1
-    assert [one["sect_id"] for one in ours["sections"]] == ["pg_flashcache_waits", "pg_flashcache_cache", "pg_flashcache_latency"]
+    of_ours = ("waits", "cache", "latency", "segments-by-physical-writes")
+    assert [one["sect_id"] for one in ours["sections"]] == [f"pg_flashcache_{name}" for name in of_ours]
 
 
 def test_samples_that_do_not_belong(stand_ins: Database, tmp_path: Path) -> None:

@@ -82,7 +82,10 @@ def test_physical_writes(database: Database) -> None:
     (mine,) = (row for row in found["writes"] if row["labels"].get("relname") == "written")
     again, added = (int(mine["moved"][name]) for name in ("disk_writes", "disk_extends"))
     assert blocks > 50 and blocks <= again < blocks + 8 and blocks <= added < blocks + 8, "with those of the free space map"
-    assert database.sql("SELECT disk_writes, disk_extends FROM pg_stat_flashcache_relation WHERE relid = 'written'::regclass") == f"{again}|{added}"
+    assert (
+        database.sql("SELECT disk_writes, disk_extends FROM pg_stat_flashcache_relation WHERE relid = 'written'::regclass")
+        == f"{again}|{added}"
+    )
     assert found["pages_written"] >= again + added
     text = database.pgflash("report", "1", "2").stdout
     assert re.search(rf"^\| public\.written \| {again + added} \| [0-9.]+% \| {again} \| {added} \|", text, re.MULTILINE)
