@@ -110,9 +110,9 @@ note_failed(FcDeviceNo no, uint64 n)
 	failed_on[no] += n;
 }
 
-/* It comes and goes: what is there where this has passed is not known to be erased. */
+/* What is there where this has passed is not known to be erased: it comes and goes, or could not be flushed. */
 static void
-leave_out(FcDeviceNo no)
+count_as_failed(FcDeviceNo no)
 {
 	so_far.erased -= erased_on[no];
 	so_far.failed -= failed_on[no];
@@ -130,7 +130,7 @@ fc_cache_scrub_has_come(FcDeviceNo no)
 	if (!is_left_out(no))
 		has_come[no]++;
 	if (is_left_out(no))
-		leave_out(no);
+		count_as_failed(no);
 	else
 		fc_cache_scrub_again();
 }
@@ -247,32 +247,38 @@ erase(const FcSlotNo *slots, int n, bool *broken)
 		note_failed(no, n);
 }
 
-/* All slots are dealt with: what was written must outlast a loss of power. */
+/*
+ * All slots are dealt with: what was written must outlast a loss of power.  False
+ * if the first device is in trouble.
+ */
 static bool
 make_durable(void)
 {
-	FcIo		io = FC_IO_OK;
+	uint32		devices = 0;
+	uint32		failed;
+	FcIo		io;
 
-	/* one that has been erased, and has gone off since, can't be flushed */
+	Assert(at == fc_directory_slots());
 	for (FcDeviceNo no = 0; no < FC_DEVICES; no++)
-		if (!ours[no] && erased_on[no] > 0 && fc_store_state(no) != FC_DEVICE_NONE)
+		if (ours[no])
+			devices |= FC_DEVICE_BIT(no);
+		else if (erased_on[no] > 0 && fc_store_state(no) != FC_DEVICE_NONE)
 		{
+			/* one that has been erased, and has gone off since, can't be flushed */
 			note_failed(no, erased_on[no]);
 			so_far.erased -= erased_on[no];
 			erased_on[no] = 0;
 			fc_directory_forget_erased();
 		}
-	for (FcDeviceNo no = FC_THE_DEVICE + 1; no < FC_DEVICES && io == FC_IO_OK; no++)
-		if (ours[no])
-			io = fc_store_sync_device(no, fc_setting_io_timeout);
-	if (io == FC_IO_OK && ours[FC_THE_DEVICE])
-		io = fc_store_sync_device(FC_THE_DEVICE, fc_setting_io_timeout);
-	Assert(at == fc_directory_slots());
-	if (io == FC_IO_OK)
+	io = fc_store_sync_devices(devices, fc_setting_io_timeout, &failed);
+	if (failed != 0)
+		fc_directory_forget_erased();
+	for (FcDeviceNo no = 0; no < FC_DEVICES; no++)
+		if ((failed & FC_DEVICE_BIT(no)) != 0)
+			count_as_failed(no);
+	if (io != FC_IO_BROKEN)
 		return true;
-	fc_directory_forget_erased();
-	if (io == FC_IO_BROKEN)
-		fc_cache_device_broken();
+	fc_cache_device_broken();
 	return false;
 }
 

@@ -175,7 +175,7 @@ extern void fc_directory_mark(FcSlotNo slot, FcMark mark);
 /* One slot in so many has a mark: for how many pages one mark stands. */
 extern uint32 fc_directory_mark_share(void);
 
-/* How many pages are marked FC_MARK_EXTENT. */
+/* How many pages that may be read are marked FC_MARK_EXTENT. */
 extern uint32 fc_directory_unproven(void);
 
 /* Takes a slot whose content was wrong out of service, until the next purge. */

@@ -39,9 +39,11 @@ fc_chunks_init(uint32 slots)
 		pg_atomic_init_u32(&fc_dir->chunk[i], n | FC_CHUNK_READABLE);
 		pg_atomic_init_u32(&fc_dir->chunk_used[i], 0);
 		pg_atomic_init_u32(&fc_dir->chunk_kept[i], 0);
+		pg_atomic_init_u32(&fc_dir->chunk_unproven[i], 0);
 	}
 	pg_atomic_init_u32(&fc_dir->away_used, 0);
 	pg_atomic_init_u32(&fc_dir->away_kept, 0);
+	pg_atomic_init_u32(&fc_dir->away_unproven, 0);
 }
 
 void
@@ -63,15 +65,18 @@ fc_directory_recount(void)
 {
 	uint32		used = 0;
 	uint32		kept = 0;
+	uint32		unproven = 0;
 
 	for (uint32 i = 0; i < fc_chunks(fc_dir->slots); i++)
 		if ((pg_atomic_read_u32(&fc_dir->chunk[i]) & FC_CHUNK_READABLE) == 0)
 		{
 			used += pg_atomic_read_u32(&fc_dir->chunk_used[i]);
 			kept += pg_atomic_read_u32(&fc_dir->chunk_kept[i]);
+			unproven += pg_atomic_read_u32(&fc_dir->chunk_unproven[i]);
 		}
 	pg_atomic_write_u32(&fc_dir->away_used, used);
 	pg_atomic_write_u32(&fc_dir->away_kept, kept);
+	pg_atomic_write_u32(&fc_dir->away_unproven, unproven);
 }
 
 /* Some of those away may be gone since they were counted: then it is too few for a round. */
@@ -91,6 +96,14 @@ uint32
 fc_directory_kept(void)
 {
 	return fc_dir ? less_away(pg_atomic_read_u32(&fc_dir->kept), pg_atomic_read_u32(&fc_dir->away_kept)) : 0;
+}
+
+uint32
+fc_directory_unproven(void)
+{
+	if (fc_dir == NULL)
+		return 0;
+	return less_away(pg_atomic_read_u32(&fc_dir->unproven), pg_atomic_read_u32(&fc_dir->away_unproven)) * fc_directory_mark_share();
 }
 
 uint32

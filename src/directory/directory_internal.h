@@ -95,9 +95,11 @@ typedef struct FcDirectory
 	uint32		chunk_slots[FC_CHUNKS]; /* 0: absent; of the writer */
 	pg_atomic_uint32 chunk_used[FC_CHUNKS]; /* as `linked` */
 	pg_atomic_uint32 chunk_kept[FC_CHUNKS]; /* as `kept` */
+	pg_atomic_uint32 chunk_unproven[FC_CHUNKS]; /* as `unproven` */
 	pg_atomic_uint32 away_used; /* of chunks that may not be read, as the
 								 * writer has counted last */
 	pg_atomic_uint32 away_kept; /* the same */
+	pg_atomic_uint32 away_unproven; /* the same */
 } FcDirectory;
 
 /* ---- directory_state.c ---- */

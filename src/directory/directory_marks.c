@@ -73,7 +73,10 @@ fc_directory_take_mark(FcSlotNo slot)
 		return FC_MARK_NONE;
 	mark = (FcMark) ((pg_atomic_fetch_and_u32(word, ~mask) & mask) >> shift_of(i));
 	if (mark == FC_MARK_EXTENT)
+	{
 		pg_atomic_fetch_sub_u32(&fc_dir->unproven, 1);
+		pg_atomic_fetch_sub_u32(&fc_dir->chunk_unproven[slot >> fc_dir->chunk_shift], 1);
+	}
 	return mark;
 }
 
@@ -88,12 +91,9 @@ fc_directory_mark(FcSlotNo slot, FcMark mark)
 	if (mark == FC_MARK_NONE || slot % stride != 0)
 		return;
 	if (mark == FC_MARK_EXTENT)
+	{
 		pg_atomic_fetch_add_u32(&fc_dir->unproven, 1);
+		pg_atomic_fetch_add_u32(&fc_dir->chunk_unproven[slot >> fc_dir->chunk_shift], 1);
+	}
 	pg_atomic_fetch_or_u32(&marks[i / PER_WORD], (uint32) mark << shift_of(i));
-}
-
-uint32
-fc_directory_unproven(void)
-{
-	return fc_dir ? pg_atomic_read_u32(&fc_dir->unproven) * stride_of(fc_dir->slots) : 0;
 }

@@ -160,17 +160,12 @@ static bool
 is_filling(void)
 {
 	uint32		used = fc_directory_used();
-	uint32		linked = fc_directory_linked();
-	uint32		unproven = fc_directory_unproven();
 
 	/*
 	 * neighbours that nobody has asked for do not make the cache full for
-	 * those that somebody has; of those that may not be read there is the
-	 * same share
+	 * those that somebody has
 	 */
-	if (unproven > 0 && linked > 0)
-		used -= Min(used, (uint32) ((uint64) unproven * used / linked));
-	return fc_policy_filling(used, fc_directory_capacity());
+	return fc_policy_filling(used - Min(used, fc_directory_unproven()), fc_directory_capacity());
 }
 
 FcOffer

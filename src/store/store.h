@@ -410,10 +410,14 @@ extern FcIo fc_store_write(FcSlotNo first, char *const *pages, int n, int timeou
 extern FcIo fc_store_read_log(uint32 first, char *const *blocks, int n, int timeout_ms);
 extern FcIo fc_store_write_log(uint32 first, char *const *blocks, int n, int timeout_ms);
 
-/* Makes what was written outlast a loss of power. */
-extern FcIo fc_store_sync_device(FcDeviceNo no, int timeout_ms);
-
-/* The same on all devices: of those beyond the first one, one that can't goes off. */
+/*
+ * Makes what was written outlast a loss of power, on all devices in use.  D10: all
+ * are asked at once.  Of those beyond the first one, one that can't goes off;
+ * returned is what has come of the first one.
+ */
 extern FcIo fc_store_sync(int timeout_ms);
+
+/* The same on these, in use or adopted (FC_DEVICE_BIT), and which of them, the first one included, have failed. */
+extern FcIo fc_store_sync_devices(uint32 devices, int timeout_ms, uint32 *failed);
 
 #endif							/* FC_STORE_H */

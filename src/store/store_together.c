@@ -208,37 +208,16 @@ judge_sync(FcDeviceNo no, ssize_t result, int timeout_ms)
 }
 
 FcIo
-fc_store_sync_device(FcDeviceNo no, int timeout_ms)
-{
-	FcIo		io = fc_together_may_ask(no, timeout_ms);
-	ssize_t		result;
-	FcDeviceRequest *r;
-	uint64		begin;
-
-	if (unlikely(io != FC_IO_OK))
-		return io;
-	r = new_sync(no, &result);
-	pgstat_report_wait_start(FC_WAIT_WRITE);
-	begin = fc_now_ns();
-	if (r != NULL)
-	{
-		result = fc_call_make(r, timeout_ms);
-		note_answer(no, result, begin);
-	}
-	pgstat_report_wait_end();
-	return judge_sync(no, result, timeout_ms);
-}
-
-FcIo
-fc_store_sync(int timeout_ms)
+fc_store_sync_devices(uint32 devices, int timeout_ms, uint32 *failed)
 {
 	FcDeviceRequest *r[FC_DEVICES] = {NULL};
 	ssize_t		result[FC_DEVICES] = {0};
 	uint64		begin;
-	FcIo		io;
+	FcIo		io = FC_IO_OK;
 
+	*failed = 0;
 	for (FcDeviceNo no = 0; no < FC_DEVICES; no++)
-		if (no == FC_THE_DEVICE || fc_device_readable(no))
+		if (fc_is_among(devices, no))
 			r[no] = new_sync(no, &result[no]);
 	pgstat_report_wait_start(FC_WAIT_WRITE);
 	begin = fc_now_ns();
@@ -251,16 +230,32 @@ fc_store_sync(int timeout_ms)
 	{
 		FcReason	why;
 
-		if ((r[no] == NULL && result[no] == 0) || judge_sync(no, result[no], timeout_ms) == FC_IO_OK)
+		if (!fc_is_among(devices, no) || judge_sync(no, result[no], timeout_ms) == FC_IO_OK)
 			continue;
+		*failed |= FC_DEVICE_BIT(no);
 		/* K15: what it confirmed may be lost, so it does not stay in use */
 		errno = fc_store_last_errno();
 		fc_fail(&why, "Check the device.", "could not flush \"%s\": %m", fc_store_path(no));
 		fc_device_trouble(no, fc_state_opening(no), &why);
 	}
-	io = judge_sync(FC_THE_DEVICE, result[FC_THE_DEVICE], timeout_ms);
+	if (fc_is_among(devices, FC_THE_DEVICE))
+		io = judge_sync(FC_THE_DEVICE, result[FC_THE_DEVICE], timeout_ms);
+	if (io != FC_IO_OK)
+		*failed |= FC_DEVICE_BIT(FC_THE_DEVICE);
 	fc_state_judges_together(false);
 	return io;
+}
+
+FcIo
+fc_store_sync(int timeout_ms)
+{
+	uint32		devices = FC_DEVICE_BIT(FC_THE_DEVICE);
+	uint32		failed;
+
+	for (FcDeviceNo no = FC_THE_DEVICE + 1; no < FC_DEVICES; no++)
+		if (fc_device_readable(no))
+			devices |= FC_DEVICE_BIT(no);
+	return fc_store_sync_devices(devices, timeout_ms, &failed);
 }
 
 /* ---- taking over, letting go: D10 ---- */

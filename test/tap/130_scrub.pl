@@ -379,7 +379,7 @@ foreach my $point ('scrub_taken', 'scrub_written')
 	fc_failpoint($node, 'store_sync', 'error');
 	my ($rc, undef, $stderr) = $node->psql('postgres', 'SELECT pg_flashcache_scrub(true)');
 	like($stderr,
-		qr/ERROR:  the flash cache could not be erased\nDETAIL:  $erased slots were erased, 0 could not be written\.\nHINT:  Check the device/,
+		qr/ERROR:  the flash cache could not be erased\nDETAIL:  0 slots were erased, $erased could not be written\.\nHINT:  Check the device/,
 		'not durable: an error');
 	fc_failpoint($node, 'store_sync', 'off');
 	is(scrub(), SLOTS . '|' . SLOTS * 8192, 'not durable: the next one erases all again');

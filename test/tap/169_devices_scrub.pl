@@ -136,6 +136,17 @@ foreach my $enabled ('on', 'off')
 }
 set_enabled('on');
 
+# ---- it can't be flushed ----
+
+# The others are, and the scrub says what may be left. That device goes off, as with any flush (D4).
+fc_failpoint($control, 'store_sync', 'error', 2);
+like(scrub(), qr/DETAIL:  512 slots were erased, 256 could not be written/, 'what was not flushed is not erased');
+fc_failpoint($control, 'store_sync', 'off');
+is(states(), '1 active, 2 off, 3 active', 'it is off');
+like(device($node, 2, 'reason'), qr/could not flush "\Q$second\E"/, 'for that reason');
+enable_second();
+is(scrub(), 768, 'the next one erases all');
+
 $control->quit;
 $node->stop;
 
