@@ -30,8 +30,9 @@ fc_directory_invalidate_again(const FcInvalidated *list, int n)
 	}
 }
 
-FcRestore
-fc_directory_restore(FcSlotNo slot, const FcRecord *record)
+/* As if it had been linked in that epoch. */
+static FcRestore
+restore(FcSlotNo slot, const FcRecord *record, uint32 epoch)
 {
 	FcEntry    *e = &fc_dir_entries[slot];
 	uint64		hash = fc_directory_hash(&record->tag);
@@ -46,7 +47,7 @@ fc_directory_restore(FcSlotNo slot, const FcRecord *record)
 	if (pg_atomic_read_u32(&e->word) != fc_make_word(FC_FIRST_VERSION, FC_SLOT_FREE, 0))
 		return FC_RESTORE_TAKEN;
 	lock = fc_lock_partition(hash, LW_EXCLUSIVE);
-	if (fc_keep_touched(hash) || (fc_epoch_ended(fc_tag_rel(&record->tag), FC_START_32) && !fc_breaks("K3-epoch")))
+	if (fc_keep_touched(hash) || fc_epoch_ended(fc_tag_rel(&record->tag), epoch))
 		result = FC_RESTORE_TOUCHED;
 	else if (fc_find_link(&record->tag, hash) != NULL)
 		result = FC_RESTORE_EXISTS;
@@ -55,10 +56,16 @@ fc_directory_restore(FcSlotNo slot, const FcRecord *record)
 		if (slot >= fc_reached())
 			pg_atomic_write_u32(&fc_dir->reached, slot + 1);
 		fc_dir->restored = true;
-		fc_link_entry(e, &record->tag, hash, record->crc, fc_breaks("K3-epoch") ? fc_epoch_now() : FC_START_32, 0);
+		fc_link_entry(e, &record->tag, hash, record->crc, epoch, 0);
 	}
 	LWLockRelease(lock);
 	return result;
+}
+
+FcRestore
+fc_directory_restore(FcSlotNo slot, const FcRecord *record)
+{
+	return restore(slot, record, fc_breaks("K3-epoch") ? fc_epoch_now() : FC_START_32);
 }
 
 #ifdef FC_FAILPOINTS
@@ -75,7 +82,8 @@ fc_directory_make_up(uint32 n)
 		record.tag.db = FirstNormalObjectId - 1;
 		record.tag.rel = FirstNormalObjectId + slot / RELSEG_SIZE;
 		record.tag.blk = slot % RELSEG_SIZE;
-		(void) fc_directory_restore(slot, &record);
+		/* the epochs of the start may have been forgotten */
+		(void) restore(slot, &record, fc_epoch_now());
 	}
 }
 #endif
