@@ -433,7 +433,8 @@ fc_warm_load(void)
 	forget_map();
 	fc_warm->root = root;
 	fc_warm->root.stamp = stamp;
-	fc_warm->group = Max(l.last_group, stamp.group);
+	/* one may have been lost as a whole: no other gets its number (K16) */
+	fc_warm->group = Max(l.last_group, stamp.group) + !clean;
 	fc_warm->next = l.end;
 	/* what the last group has of its turns is durable with the next root */
 	for (; (l.turned & 1) != 0; l.turned >>= 1)

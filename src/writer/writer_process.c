@@ -38,6 +38,8 @@ fc_writer_leave(void)
 	if (server_ends && fc_writer_keeps_pages() && fc_warm_unfinished())
 		ereport(LOG,
 				(errmsg("pg_flashcache could not complete its log: the next start begins with an empty cache"),
+				 fc_warm_group_unfinished() ?
+				 errdetail("There was more of it to write than could be written while the server ended.") :
 				 errdetail("The flash device did not answer while the server ended.")));
 	/* 1 is started again, and tells the log; no FATAL in either case */
 	proc_exit(server_ends ? 0 : 1);
