@@ -85,17 +85,21 @@ fc_warm_give_up(const char *why)
 
 /* The valid root with the highest number; false if there is none. */
 static bool
-read_root(void)
+read_root(bool *readable)
 {
 	bool		found = false;
 
+	*readable = true;
 	for (int i = 0; i < FC_WARM_ROOTS; i++)
 	{
 		FcWarmRoot	r;
 
-		/* one that can be read suffices */
+		/* it may be the newer one: what the other one says may not be all (K9) */
 		if (fc_store_read_log(i, fc_warm_blocks, 1, fc_warm_timeout()) != FC_IO_OK)
-			continue;
+		{
+			*readable = false;
+			return false;
+		}
 		memcpy(&r, fc_warm_blocks[0], sizeof(r));
 		if (!fc_warm_root_valid(&r, fc_directory_slots()) || (found && r.number < root.number))
 			continue;
@@ -217,12 +221,17 @@ fc_warm_look(void)
 	const ControlFileData *c = &fc_warm->control;
 	char		boot_id[FC_BOOT_ID_BYTES];
 	FcRunId		run;
+	bool		readable;
+	bool		found;
 
 	Assert(fc_warm_pending() && fc_directory_is_mine());
 	forget_map();
 	if (!fc_warm->control_read)
 		return refuse("pg_control could not be read at start");
-	if (!read_root())
+	found = read_root(&readable);
+	if (!readable)
+		return refuse("a root of its log on \"%s\" can't be read", fc_store_path(FC_THE_DEVICE));
+	if (!found)
 		return refuse("there is no log of this version and size on \"%s\"", fc_store_path(FC_THE_DEVICE));
 	if (root.system_identifier != c->system_identifier)
 		return refuse("its log is of another database system");

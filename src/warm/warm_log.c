@@ -474,7 +474,12 @@ fc_warm_round(void)
 	look_at_control();
 	/* after pg_control was read: what it shows may not have been synced */
 	if (note_fsync())
+	{
+		/* both, so that it is known if one of them is spoilt */
 		io = write_root();
+		if (io == FC_IO_OK)
+			io = write_root();
+	}
 	if (io != FC_IO_OK)
 		return give_up(io, "it could not be written");
 	if (has_next && (int32) (fc_directory_swept() - next_epoch) >= 0)

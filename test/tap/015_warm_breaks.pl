@@ -240,6 +240,30 @@ story('K10', stopped => 1, before => sub {
 	is($node->safe_psql('postgres', 'SELECT refused FROM pg_stat_flashcache_persistence'),
 		'fsync was off before the machine was started again', 'K9: another boot');
 
+	# Both roots say so: the newer one is spoilt after that. (They lie behind 2048 slots; the number is that of each.)
+	$node->restart;
+	fc_wait_active($node);
+	stamp($node);
+	$node->append_conf('postgresql.conf', "fsync = off\n");
+	$node->reload;
+	$node->poll_query_until('postgres', "SELECT current_setting('fsync') = 'off'") or die;
+	fc_writer_round($node) for 1 .. 2;
+	$node->append_conf('postgresql.conf', "fsync = on\n");
+	fc_kill_server($node);
+	{
+		open my $fh, '+<', fc_flash_file($node) or die $!;
+		binmode $fh;
+		my @number = map { seek $fh, 65536 + 8192 * (2048 + $_), 0; read($fh, my $root, 32) == 32 or die; unpack 'x24Q', $root } 0, 1;
+		seek $fh, 65536 + 8192 * (2048 + ($number[1] > $number[0] ? 1 : 0)), 0;
+		print $fh "\x5A" x 4096;
+		close $fh or die $!;
+		local $ENV{FC_BREAK} = 'another boot';
+		$node->start;
+	}
+	fc_wait_active($node);
+	is($node->safe_psql('postgres', 'SELECT refused FROM pg_stat_flashcache_persistence'),
+		'fsync was off before the machine was started again', 'K9: another boot, and the newer root is spoilt');
+
 	# It is off for the clean stop only, before the writer can know: nothing is left that could be accepted.
 	stamp($node);
 	my $writer = $node->safe_psql('postgres', 'SELECT writer_pid FROM pg_stat_flashcache');
