@@ -1275,7 +1275,7 @@ COMMENT ON COLUMN pg_stat_flashcache_device.device IS
 COMMENT ON COLUMN pg_stat_flashcache_device.path IS
 	'file or block device';
 COMMENT ON COLUMN pg_stat_flashcache_device.state IS
-	'of the first device the state of the cache; of others starting, active, draining (it is being removed), off (in trouble, and tried again by itself) or disabled';
+	'of the first device the state of the cache, or off while it alone is; of others starting, active, draining (it is being removed), off (in trouble, and tried again by itself) or disabled';
 COMMENT ON COLUMN pg_stat_flashcache_device.reason IS
 	'why it is in that state; NULL if it is active, but while it is not read from since another device did not answer';
 COMMENT ON COLUMN pg_stat_flashcache_device.since IS

@@ -16,6 +16,7 @@
 #include "postgres.h"
 
 #include "bufscan.h"
+#include "failpoint.h"
 #include "storage/buf_internals.h"
 #include "storage/bufmgr.h"
 #include "storage/lwlock.h"
@@ -97,10 +98,18 @@ look(const BufferDesc *buf, BufState state, FcTag *tag)
 		return FC_PEEK_NO;
 	if (buf->tag.forkNum != MAIN_FORKNUM)
 		return FC_PEEK_NO;
+	fc_failpoint_of(FC_FP_BUFFER_LOOK, TAG_REL(&buf->tag));
 	tag->spc = TAG_SPC(&buf->tag);
 	tag->db = TAG_DB(&buf->tag);
 	tag->rel = TAG_REL(&buf->tag);
 	tag->blk = buf->tag.blockNum;
+
+	/*
+	 * Nobody has the header's lock: the tag may be half another one by now,
+	 * which is a page all the same, or the frame has none any more.
+	 */
+	if (tag->rel == InvalidOid || tag->blk == InvalidBlockNumber)
+		return FC_PEEK_NO;
 	if ((state & (BM_DIRTY | BM_IO_IN_PROGRESS | BM_LOCKED)) != 0 ||
 		BUF_STATE_GET_REFCOUNT(state) != 0)
 		return FC_PEEK_LATER;

@@ -75,6 +75,7 @@ static const char *const names[FC_FP_COUNT] = {
 	[FC_FP_BUFFERS_LOAD] = "buffers_load",
 	[FC_FP_BYPASS_DUE] = "bypass_due",
 	[FC_FP_POLICY_LOOK] = "policy_look",
+	[FC_FP_BUFFER_LOOK] = "buffer_look",
 };
 
 static const char *const action_names[] = {

@@ -101,6 +101,7 @@ typedef enum FcFailpointId
 								 * does not come */
 	FC_FP_POLICY_LOOK,			/* delay: of a look at the policies of a
 								 * database */
+	FC_FP_BUFFER_LOOK,			/* between a frame's state and its page */
 	FC_FP_COUNT
 } FcFailpointId;
 

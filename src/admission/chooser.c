@@ -38,7 +38,7 @@ fc_chooser_init(FcChooser *chooser, uint32_t slots, void *memory)
 void
 fc_chooser_resize(FcChooser *chooser, uint32_t first, uint32_t slots, void *memory)
 {
-	FcAdmission in_force = (FcAdmission) chooser->choice.in_force;
+	uint32_t	in_force = chooser->choice.in_force;
 	uint32_t	mini = mini_slots(first);
 	uint64_t	limit = mini < slots ? UINT64_MAX / slots * mini : UINT64_MAX;
 

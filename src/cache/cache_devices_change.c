@@ -99,7 +99,8 @@ fc_devices_remove(FcDeviceNo no)
 	fc_store_forget(no);
 	fc_list_set_entry(no, &none);
 	fc_devices_forget_trouble(no);
-	fc_devices_write_list();
+	if (*fc_list_changed)
+		fc_devices_write_list();
 	/* D8: last, since the writer may end in it */
 	fc_store_release(no, fc_setting_io_timeout);
 }

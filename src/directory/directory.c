@@ -5,7 +5,7 @@
  *
  * Memory, per slot: an entry of 32 bytes, a chain head for every second slot
  * (2 bytes), a bit that tells whether it was hit, a fingerprint of a page that
- * was evicted (1.5 bytes), one of a region for every twelfth (0.25 bytes), four page
+ * was evicted (3 bytes), one of a region for every twelfth (0.25 bytes), four page
  * generations of 8 bytes for every 24th (1.3 bytes), and 0.8 bytes of
  * epochs; the last two within limits.
  *

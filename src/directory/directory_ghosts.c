@@ -191,18 +191,23 @@ fc_ghosts_note_offer(uint64 region)
 void
 fc_ghosts_forget(void)
 {
-	Size		per_partition = seen_sets_for(most_slots);
+	Size		per_partition = sets_per_partition();
 
 	Assert(fc_directory_is_mine() && !fc_directory_locked());
 	if (!fc_dir->ghosts_used)
 		return;
+
+	/*
+	 * What lies behind has been zero since they were scaled; it is not mapped,
+	 * if it was never used
+	 */
 	for (uint32 p = 0; p < FC_PARTITIONS; p++)
 	{
 		LWLockAcquire(&fc_dir_locks[p].lock, LW_EXCLUSIVE);
 		memset(&seen[p * per_partition], 0, per_partition * sizeof(FcSeenSet));
 		LWLockRelease(&fc_dir_locks[p].lock);
 	}
-	memset(regions, 0, fc_policy_region_sets(most_slots) * sizeof(FcRegionSet));
+	memset(regions, 0, fc_dir->region_sets * sizeof(FcRegionSet));
 	memset(&fc_dir->age, 0, sizeof(fc_dir->age));
 	fc_dir->ghosts_used = false;
 }

@@ -61,7 +61,10 @@ fc_directory_give_back(FcSlotNo slot, bool erased)
 	Assert(fc_directory_is_mine() && slot < fc_reached());
 	Assert(fc_word_state(pg_atomic_read_u32(&e->word)) != FC_SLOT_USED && e->next == FC_NO_LINK);
 	if (erased)
+	{
 		e->next = FC_ERASED;
+		fc_dir->erased = true;
+	}
 	if (fc_word_state(pg_atomic_read_u32(&e->word)) == FC_SLOT_RESERVED)
 		fc_directory_release(slot);
 }
@@ -70,6 +73,10 @@ void
 fc_directory_forget_erased(void)
 {
 	Assert(fc_directory_is_mine());
+	/* a pass over all slots, and hardly ever was one erased */
+	if (!fc_dir->erased)
+		return;
+	fc_dir->erased = false;
 	for (FcSlotNo slot = 0; slot < fc_reached(); slot++)
 	{
 		/* of a slot in use it is somebody else's, and not that */

@@ -47,17 +47,26 @@ fc_list_entry(FcDeviceNo no, FcDeviceEntry *entry)
 	return entry->path[0] != '\0';
 }
 
+/* D8: what is being added is in no file. */
+static bool
+is_listed(const FcDeviceEntry *entry)
+{
+	return entry->path[0] != '\0' && !entry->adding;
+}
+
 void
 fc_list_set_entry(FcDeviceNo no, const FcDeviceEntry *entry)
 {
 	slock_t    *lock = fc_device_lock(no);
+	bool		listed;
 
 	Assert(fc_in_writer());
 	SpinLockAcquire(lock);
+	listed = is_listed(&fc_device_list->device[no]) || is_listed(entry);
 	fc_device_list->device[no] = *entry;
 	SpinLockRelease(lock);
 	/* of the first one pg_flashcache.file counts */
-	if (no != FC_THE_DEVICE)
+	if (no != FC_THE_DEVICE && listed)
 		*fc_list_changed = true;
 }
 

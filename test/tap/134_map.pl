@@ -329,6 +329,20 @@ foreach my $point (qw(load_guarded load_read fill_written))
 		'without: what is on flash');
 	is($node->safe_psql('postgres', qq{SELECT sum(pages) FROM pg_flashcache_export_map((SELECT oid FROM pg_database WHERE datname = 'template0'), true)}), '',
 		'of another database: nothing');
+
+	# A frame loses its page while the map is made.
+	my $control = fc_control($node);
+	my $session = $node->background_psql('postgres');
+	fc_fetch($node, 'postgres', 'buffered', 40);
+	fc_failpoint($control, 'buffer_look', 'pause', $buffered->{rel});
+	$session->query_until(qr/begun/, "\\echo begun\nCREATE TABLE torn AS SELECT * FROM pg_flashcache_export_map(NULL, true);\n");
+	fc_failpoint_wait($control, 'buffer_look');
+	$node->safe_psql('postgres', 'DROP TABLE buffered');
+	fc_failpoint($control, 'buffer_look', 'off');
+	$session->query_safe('SELECT 1');
+	is($node->safe_psql('postgres', 'SELECT count(*) > 0, count(*) FILTER (WHERE relfilenode = 0 OR first_block > 4294967286) FROM torn'), 't|0',
+		'a page that is dropped meanwhile is not in the map, and nothing else in its place');
+	$_->quit foreach $session, $control;
 }
 
 fc_is_clean($node);

@@ -1,5 +1,6 @@
 # Several devices: what lies behind the end of one is left alone; one that hangs holds nobody up, neither those who read nor
-# those who replace it; one whose content was in doubt begins empty.
+# those who replace it; one whose content was in doubt begins empty; memory is not touched before it
+# is needed.
 
 use strict;
 use warnings;
@@ -232,4 +233,22 @@ my $conf = "bgwriter_lru_maxpages = 0\ncheckpoint_timeout = 1h\nautovacuum = off
 	cmp_ok(fc_in_flash($node, 't'), '<', 100, 'and begins empty, also when it is the only one by then');
 	$node->stop;
 }
+# ---- memory that no slot has needed yet ----
+
+{
+	# What is remembered of pages takes 6 MB of such a cache, when it is that large.
+	my $node = fc_new_node('memory', size => '2MB', conf => $conf . "pg_flashcache.max_size = '16GB'\n");
+	$node->safe_psql('postgres', q{CREATE TABLE t AS SELECT 1 AS a; SELECT count(*) FROM t; CHECKPOINT});
+	fc_evict($node, 't');
+	my $mapped = sub {
+		my ($kb) = slurp_file('/proc/' . $node->safe_psql('postgres', 'SELECT writer_pid FROM pg_stat_flashcache') . '/status') =~ /^RssShmem:\s+(\d+) kB$/m;
+		return $kb;
+	};
+	my $before = $mapped->();
+	add($node, $node->basedir . '/second', 2 * MB);
+	fc_writer_round($node);
+	cmp_ok($mapped->() - $before, '<', 4000, 'is not touched when a device is added');
+	$node->stop;
+}
+
 done_testing();

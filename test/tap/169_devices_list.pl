@@ -1,4 +1,5 @@
-# The list of devices can't be written to the data directory: who changes a device is told, and it is written later.
+# The list of devices can't be written to the data directory: who changes a device is told, and it is written later. It is not
+# written for nothing.
 
 use strict;
 use warnings;
@@ -46,6 +47,10 @@ HINT:  See to it that the server can write that file and "pg_flashcache\.devices
 
 is(hears("add_device('$second', 3 * ${\MB})"), '', 'no warning where the list can be written');
 my $before = slurp_file($list);
+my $inode  = (stat $list)[1];
+my (undef, undef, $failed) = $node->psql('postgres', "SELECT pg_flashcache_add_device('/nowhere/third', 3 * ${\MB})");
+like($failed, qr{could not add the device: folder of "/nowhere/third" cannot be found}, 'one that cannot be opened is not added');
+is((stat $list)[1], $inode, 'and the list is not written');
 my $logged = -s $node->logfile;
 obstruct();
 like(hears("add_device('$third', 3 * ${\MB})"), $warning, 'one is added: a warning');
