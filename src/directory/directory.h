@@ -367,6 +367,9 @@ extern void fc_directory_touching_ends(void);
 /* May restored entries be doubtful?  To be said before they are read. */
 extern void fc_directory_doubt_restored(bool doubt);
 
+/* Are there any, in this run, that may? */
+extern bool fc_directory_doubts_restored(void);
+
 /* Records of `n` slots from the first one on. */
 extern void fc_directory_export(FcSlotNo first, uint32 n, FcRecord *records);
 

@@ -171,6 +171,12 @@ fc_directory_doubt_restored(bool doubt)
 }
 
 bool
+fc_directory_doubts_restored(void)
+{
+	return fc_dir->restored && fc_dir->doubtful;
+}
+
+bool
 fc_directory_doubtful(const FcSlotRef *ref)
 {
 	return used_map != NULL && ref->version == FC_FIRST_VERSION && fc_dir->doubtful;

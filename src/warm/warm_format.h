@@ -31,6 +31,9 @@
 #define FC_WARM_MOST_LISTED	(3 * FC_WARM_LISTED)	/* in a group */
 #define FC_WARM_MAP_SLOTS	(BLCKSZ * 8)
 
+/* In place of the identity of the log in a block that could not be read. */
+#define FC_WARM_UNREADABLE	PG_UINT64_MAX
+
 #define FC_RUN_BYTES		16
 #define FC_BOOT_ID_BYTES	40
 
@@ -59,7 +62,8 @@ typedef struct FcWarmRoot
 	uint64		number;			/* of the root; the higher one counts */
 	uint64		log;			/* its identity, random */
 	uint64		next;			/* blocks of the journal before that number
-								 * are durable */
+								 * are durable, and from this one on */
+	uint64		sound;			/* none of them was lost by a crash (K18) */
 	FcRunId		run;
 	FcRunId		former;			/* K7, while binding; else none */
 	uint64		system_identifier;

@@ -159,7 +159,7 @@ fc_warm_read_journal(uint32 place, int n)
 		if (io == FC_IO_BROKEN)
 			return io;
 		if (io == FC_IO_FAILED)
-			memset(fc_warm_blocks[i], 0, BLCKSZ);
+			memset(fc_warm_blocks[i], 0xFF, BLCKSZ);	/* FC_WARM_UNREADABLE */
 	}
 	return FC_IO_OK;
 }

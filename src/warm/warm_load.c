@@ -284,6 +284,7 @@ typedef struct Loading
 	uint64		touched;
 	uint64		removed;
 	uint64		torn;
+	bool		lost;			/* by a crash: blocks that were not durable */
 } Loading;
 
 static inline bool
@@ -321,6 +322,22 @@ load_record(Loading *l, FcSlotNo slot, const FcRecord *record, uint64 group)
 	}
 }
 
+/*
+ * The block of that number is not there, and nothing is left of it.  A crash
+ * explains that if it was not durable.  Else the device has lost what it had
+ * confirmed, or was set back, slots included: then older records agree with what
+ * is in their slots, and may be of pages that have changed since.
+ */
+static bool
+note_lost(Loading *l, uint64 number)
+{
+	if (number >= root.sound && number < root.next && !fc_breaks("K18-lost"))
+		return refuse("blocks of its log are lost that were durable");
+	l->lost |= number >= root.next;
+	l->torn++;
+	return true;
+}
+
 /* What lies where the block of that number belongs (`ever`: if there was one); false if the log is not good after all. */
 static bool
 load_block(Loading *l, uint64 number, bool ever, const char *bytes)
@@ -331,8 +348,11 @@ load_block(Loading *l, uint64 number, bool ever, const char *bytes)
 	memcpy(&block, bytes, sizeof(block));
 	if (!fc_warm_block_valid(&block, root.log, fc_directory_slots()))
 	{
-		/* else it was never written */
-		l->torn += ever || block.log == root.log;
+		bool		spoilt = block.log == root.log || block.log == FC_WARM_UNREADABLE;
+
+		if (ever && !spoilt)
+			return note_lost(l, number);
+		l->torn += spoilt;		/* else it was never written */
 		return true;
 	}
 
@@ -343,10 +363,7 @@ load_block(Loading *l, uint64 number, bool ever, const char *bytes)
 	if (block.number >= l->end)
 		return refuse("blocks of its log are missing");
 	if (!ever || block.number != number)
-	{
-		l->torn += ever;		/* that one has not come to flash */
-		return true;
-	}
+		return ever ? note_lost(l, number) : true;
 	if (block.group > stamp.group && block.timeline != stamp.timeline)
 		return refuse("its log was written on timeline %u, the server is on timeline %u", block.timeline, stamp.timeline);
 	if (block.group > stamp.group && map != NULL && invalidated != NULL)
@@ -445,6 +462,8 @@ fc_warm_load(void)
 	/* one may have been lost as a whole: no other gets its number (K16) */
 	fc_warm->group = Max(l.last_group, stamp.group) + !clean;
 	fc_warm->next = l.end;
+	if (l.lost)
+		fc_warm->root.sound = l.end;
 	/* what the last group has of its turns is durable with the next root */
 	for (; (l.turned & 1) != 0; l.turned >>= 1)
 		l.stretch++;

@@ -284,7 +284,10 @@ fc_warm_begin(bool restored)
 			return give_up(FC_IO_OK, "pg_control could not be read");
 		/* pages kept while the device was away have no records in it */
 		if (fc_directory_linked() > 0)
+		{
 			fc_directory_taken_all();
+			root->doubtful = fc_directory_doubts_restored();
+		}
 	}
 	root->run = run;
 	(void) note_fsync();
@@ -397,7 +400,11 @@ fc_warm_group(void)
 			return give_up(FC_IO_OK, "\"" FC_RUN_FILE "\" could not be written to the data directory");
 	}
 	if (takes_over)
+	{
+		/* blocks before that may be missing */
+		fc_warm->root.sound = fc_warm->next;
 		io = write_root();
+	}
 	if (io == FC_IO_OK)
 	{
 		takes_over = false;

@@ -438,67 +438,94 @@ fc_warm($edges, undef, 'postgres', 't', 'u');
 write_pages($edges, 500) for 1 .. 12;
 is($edges->safe_psql('postgres', 'SELECT used > 0.9 * slots FROM pg_stat_flashcache'), 't', 'each slot has had a page');
 
-# The pages of `many` tables that are on flash: table and block.
-sub many_on_flash
+# So many bytes of some blocks that list slots, and are durable, from there on, become something else.
+sub spoil
 {
-	my ($node) = @_;
-	return map { $_ => 1 } split /\n/, $node->safe_psql('postgres', q{SELECT relname, relblocknumber
-		FROM pg_flashcache_pages p JOIN pg_class c ON c.relfilenode = p.relfilenode WHERE relname LIKE 'many%'});
-}
-
-# A crash, then a clean restart: the slots that had no record yet are as doubtful as after the crash.
-fc_table($edges, 'postgres', 'late', 'v0', 30);
-{
-	my ($bytes, %before);
-	for my $try (1 .. 20)
+	my ($node, $from, $bytes) = @_;
+	my @blocks = journal($node);
+	my @spoilt = (sort { $b->{n} <=> $a->{n} } grep { $_->{listed} } @blocks[ -16 .. -1 ])[ 0 .. 3 ];
+	open my $fh, '+<', fc_flash_file($node) or die $!;
+	binmode $fh;
+	foreach my $block (@spoilt)
 	{
-		# fewer than a group is written for
-		fc_push_out($edges, fc_tag($edges, 'postgres', 'late'));
-		fc_writer_round($edges);
-		stamp($edges);
-		$bytes  = persistence($edges, 'log_bytes');
-		%before = many_on_flash($edges);
-		fc_rewrite_rows($edges, 'postgres', 'late', "v$try");
-		fc_push_out($edges, fc_tag($edges, 'postgres', 'late'));
-		fc_writer_round($edges);
-		last if persistence($edges, 'log_bytes') == $bytes;
+		seek $fh, JOURNAL + PAGE * $block->{place} + $from, 0;
+		print $fh "\x5A" x $bytes;
 	}
-	is(persistence($edges, 'log_bytes'), $bytes, 'pages on flash have no record');
-	my %after = many_on_flash($edges);
-	my @evicted = grep { !$after{$_} } sort keys %before;
-	cmp_ok(scalar @evicted, '>=', 20, 'pages have been evicted for them');
-	crash($edges);
-	$edges->stop;
-	start($edges);
-	# before anything else gets their slots
-	$edges->safe_psql('postgres', join ' ', 'SET enable_seqscan = off;',
-		map { my ($table, $block) = split /\|/; "SELECT count(val) FROM $table WHERE ctid = '($block,1)';" } @evicted);
-	cmp_ok(persistence($edges, 'restored_wrong'), '>', 0, 'a crash, then a clean restart: some slots have other pages');
-	is_quiet($edges);
+	close $fh or die $!;
+	return;
 }
 
-# Blocks of the journal of which nothing is left, or only the second half.
+# Blocks are spoilt: older records of their slots count. These are doubtful, also if another log takes them over, since the
+# device was away, and after a clean restart.
+stamp($edges);
+write_pages($edges, 500) for 1 .. 2;
+$edges->stop;
+spoil($edges, PAGE / 2, PAGE / 2);
+start($edges);
+is(persistence($edges, 'torn_blocks, refused'), '4|', 'blocks are spoilt: it is seen');
+kill 'KILL', fc_device_process($edges) or die 'no device process';
+$edges->safe_psql('postgres', 'CHECKPOINT');
+fc_wait_state($edges, 'off');
+$edges->safe_psql('postgres', 'SELECT pg_flashcache_enable()');
+fc_wait_active($edges);
+stamp($edges);
+$edges->stop;
+start($edges);
+is(persistence($edges, 'torn_blocks, refused'), '0|', 'another log has no such block');
+read_all($edges);
+cmp_ok(persistence($edges, 'restored_wrong'), '>', 0, 'some slots have other pages than their entries');
+is_quiet($edges);
+write_blocks($edges, 60);
+
+# Blocks that were durable are lost, wholly or with their first half: the device has been set back, maybe.
 foreach my $bytes (PAGE / 2, PAGE)
 {
 	stamp($edges);
 	write_pages($edges, 500) for 1 .. 2;
 	$edges->stop;
-	my @blocks = journal($edges);
-	my @spoilt = (sort { $b->{n} <=> $a->{n} } grep { $_->{listed} } @blocks[ -16 .. -1 ])[ 0 .. 3 ];
+	spoil($edges, 0, $bytes);
+	start($edges);
+	is(persistence($edges, 'refused'), 'blocks of its log are lost that were durable', "$bytes bytes of blocks are lost: nothing is restored");
+	fc_warm($edges, undef, 'postgres', 't');
+	write_pages($edges, 500) for 1 .. 6;
+}
+
+# Slots and journal, but not the roots, are set back to an earlier moment: what lies in a slot agrees with its record, and is of a
+# page that has changed since.
+foreach my $broken (1, 0)
+{
+	my $label = "back$broken";
+	fc_rewrite_rows($edges, 'postgres', 't', $label);
+	fc_warm($edges, undef, 'postgres', 't');
+	stamp($edges);
+	fc_writer_round($edges);
+	my $copy = read_flash($edges, 0, JOURNAL + PAGE * BLOCKS);
+	fc_rewrite_rows($edges, 'postgres', 't', "$label again");
+	# each slot is taken, and in use, in the map of the stop
+	write_pages($edges, 500) for 1 .. 12;
+	$edges->stop;
 	open my $fh, '+<', fc_flash_file($edges) or die $!;
 	binmode $fh;
-	foreach my $block (@spoilt)
+	seek $fh, 65536, 0;
+	print $fh substr $copy, 65536, PAGE * SLOTS;
+	seek $fh, JOURNAL, 0;
+	print $fh substr $copy, JOURNAL;
+	close $fh or die $!;
+	start($edges, $broken ? 'K18-lost' : '');
+	fc_fetch($edges, 'postgres', 't', $pages);
+	my %now = fc_stat($edges, 'verify_failures');
+	if ($broken) { cmp_ok($now{verify_failures}, '>', 0, 'set back, K18 broken: stale pages') }
+	else
 	{
-		seek $fh, JOURNAL + PAGE * $block->{place}, 0;
-		print $fh "\0" x $bytes;
+		is(persistence($edges, 'refused'), 'blocks of its log are lost that were durable', 'set back: nothing is restored');
+		is_quiet($edges);
 	}
-	close $fh;
+	$edges->stop('immediate');
 	start($edges);
-	is(persistence($edges, 'torn_blocks, refused'), '4|', "$bytes bytes of blocks are lost: it is seen");
-	read_all($edges);
-	is_quiet($edges);
-	write_blocks($edges, 60);
 }
+fc_warm($edges, undef, 'postgres', 't');
+write_pages($edges, 500) for 1 .. 6;
+write_blocks($edges, 60);
 
 # A block that cannot be read costs its records; a root, all of them: it may be the newer one.
 foreach my $what ('block', 'root')
