@@ -438,12 +438,42 @@ fc_warm($edges, undef, 'postgres', 't', 'u');
 write_pages($edges, 500) for 1 .. 12;
 is($edges->safe_psql('postgres', 'SELECT used > 0.9 * slots FROM pg_stat_flashcache'), 't', 'each slot has had a page');
 
-# So many bytes of some blocks that list slots, and are durable, from there on, become something else.
+# Which relation each slot has a page of, by these blocks.
+sub by_slot
+{
+	my %of;
+	foreach my $block (@_) { $of{ $_->[0] } = $_->[1] foreach @{ $block->{records} // [] } }
+	return \%of;
+}
+
+# Slots that have another relation without these blocks.
+sub stale_without
+{
+	my ($out, @blocks) = @_;
+	my %out  = map { $_->{number} => 1 } @$out;
+	my $all  = by_slot(@blocks);
+	my $left = by_slot(grep { !$out{ $_->{number} } } @blocks);
+	return grep { $all->{$_} && $left->{$_} && $all->{$_} != $left->{$_} } keys %$all;
+}
+
+# So many bytes of four blocks that are durable, from there on, become something else. The server is stopped for that, when
+# slots have older records in others.
 sub spoil
 {
 	my ($node, $from, $bytes) = @_;
-	my @blocks = journal($node);
-	my @spoilt = (sort { $b->{n} <=> $a->{n} } grep { $_->{listed} } @blocks[ -16 .. -1 ])[ 0 .. 3 ];
+	my @spoilt;
+	for (1 .. 30)
+	{
+		write_pages($node, 100);
+		stamp($node);
+		$node->stop;
+		my @blocks = journal($node);
+		@spoilt = grep { $_->{listed} } @blocks[ -8 .. -1 ];
+		last if stale_without(\@spoilt, @blocks) > 50;
+		@spoilt = ();
+		start($node);
+	}
+	die 'no slot has an older record' if @spoilt != 4;
 	open my $fh, '+<', fc_flash_file($node) or die $!;
 	binmode $fh;
 	foreach my $block (@spoilt)
@@ -457,9 +487,6 @@ sub spoil
 
 # Blocks are spoilt: older records of their slots count. These are doubtful, also if another log takes them over, since the
 # device was away, and after a clean restart.
-stamp($edges);
-write_pages($edges, 500) for 1 .. 2;
-$edges->stop;
 spoil($edges, PAGE / 2, PAGE / 2);
 start($edges);
 is(persistence($edges, 'torn_blocks, refused'), '4|', 'blocks are spoilt: it is seen');
@@ -480,9 +507,6 @@ write_blocks($edges, 60);
 # Blocks that were durable are lost, wholly or with their first half: the device has been set back, maybe.
 foreach my $bytes (PAGE / 2, PAGE)
 {
-	stamp($edges);
-	write_pages($edges, 500) for 1 .. 2;
-	$edges->stop;
 	spoil($edges, 0, $bytes);
 	start($edges);
 	is(persistence($edges, 'refused'), 'blocks of its log are lost that were durable', "$bytes bytes of blocks are lost: nothing is restored");
@@ -490,19 +514,34 @@ foreach my $bytes (PAGE / 2, PAGE)
 	write_pages($edges, 500) for 1 .. 6;
 }
 
-# Slots and journal, but not the roots, are set back to an earlier moment: what lies in a slot agrees with its record, and is of a
-# page that has changed since.
+# Slots and journal, but not the roots, are set back to a moment right before the hand came to the slots of `t`: what lies there agrees
+# with the records, and is of pages that have changed since.
 foreach my $broken (1, 0)
 {
 	my $label = "back$broken";
+	my $tag   = fc_tag($edges, 'postgres', 't');
+	my (@slots, $taken);
 	fc_rewrite_rows($edges, 'postgres', 't', $label);
 	fc_warm($edges, undef, 'postgres', 't');
-	stamp($edges);
-	fc_writer_round($edges);
+	for (1 .. 100)
+	{
+		stamp($edges);
+		my @blocks = journal($edges);
+		@slots = newest($tag->{rel}, @blocks);
+		last if grep { ($_ - $blocks[-1]->{hand}) % SLOTS < 400 } @slots;
+		write_pages($edges, 200);
+	}
 	my $copy = read_flash($edges, 0, JOURNAL + PAGE * BLOCKS);
 	fc_rewrite_rows($edges, 'postgres', 't', "$label again");
-	# each slot is taken, and in use, in the map of the stop
-	write_pages($edges, 500) for 1 .. 12;
+	for (1 .. 20)
+	{
+		write_pages($edges, 60);
+		stamp($edges);
+		my $of = by_slot(journal($edges));
+		$taken = grep { $of->{$_} && $of->{$_} != $tag->{rel} } @slots;
+		last if $taken > @slots / 2;
+	}
+	cmp_ok($taken, '>', @slots / 2, 'the slots have other pages by now');
 	$edges->stop;
 	open my $fh, '+<', fc_flash_file($edges) or die $!;
 	binmode $fh;
@@ -513,19 +552,24 @@ foreach my $broken (1, 0)
 	close $fh or die $!;
 	start($edges, $broken ? 'K18-lost' : '');
 	fc_fetch($edges, 'postgres', 't', $pages);
-	my %now = fc_stat($edges, 'verify_failures');
-	if ($broken) { cmp_ok($now{verify_failures}, '>', 0, 'set back, K18 broken: stale pages') }
+	if ($broken)
+	{
+		my %now = fc_stat($edges, 'verify_failures');
+		cmp_ok($now{verify_failures}, '>', 0, 'set back, K18 broken: stale pages');
+	}
 	else
 	{
 		is(persistence($edges, 'refused'), 'blocks of its log are lost that were durable', 'set back: nothing is restored');
 		is_quiet($edges);
 	}
-	$edges->stop('immediate');
+	$edges->stop;
+	unlink fc_flash_file($edges) or die $!;
 	start($edges);
+	write_pages($edges, 500) for 1 .. 8;
+	fc_warm($edges, undef, 'postgres', 't');
+	stamp($edges);
+	write_blocks($edges, 60);
 }
-fc_warm($edges, undef, 'postgres', 't');
-write_pages($edges, 500) for 1 .. 6;
-write_blocks($edges, 60);
 
 # A block that cannot be read costs its records; a root, all of them: it may be the newer one.
 foreach my $what ('block', 'root')
@@ -552,6 +596,7 @@ foreach my $what ('block', 'root')
 	# with nothing armed
 	$edges->stop;
 	start($edges);
+	write_pages($edges, 500) for 1 .. 2;
 	write_blocks($edges, 60);
 }
 

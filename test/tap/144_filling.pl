@@ -101,7 +101,7 @@ sub evicted
 {
 	my ($table) = @_;
 	set('zero_damaged_pages', 'off');
-	my %delta = fc_delta($node, sub { $node->safe_psql('postgres', "SELECT count(*) FROM $table"); fc_evict($node, $table) },
+	my %delta = fc_delta($node, sub { $node->safe_psql('postgres', "SELECT count(*) FROM $table"); fc_push_out($node, fc_tag($node, 'postgres', $table)) },
 		qw(inserts insert_skip_not_useful));
 	set('zero_damaged_pages', 'on');
 	return %delta;
