@@ -264,7 +264,10 @@ make_durable(void)
 			devices |= FC_DEVICE_BIT(no);
 		else if (erased_on[no] > 0 && fc_store_state(no) != FC_DEVICE_NONE)
 		{
-			/* one that has been erased, and has gone off since, can't be flushed */
+			/*
+			 * one that has been erased, and has gone off since, can't be
+			 * flushed
+			 */
 			note_failed(no, erased_on[no]);
 			so_far.erased -= erased_on[no];
 			erased_on[no] = 0;

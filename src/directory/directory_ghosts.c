@@ -198,8 +198,8 @@ fc_ghosts_forget(void)
 		return;
 
 	/*
-	 * What lies behind has been zero since they were scaled; it is not mapped,
-	 * if it was never used
+	 * What lies behind has been zero since they were scaled; it is not
+	 * mapped, if it was never used
 	 */
 	for (uint32 p = 0; p < FC_PARTITIONS; p++)
 	{

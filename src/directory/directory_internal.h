@@ -81,7 +81,8 @@ typedef struct FcDirectory
 	pg_atomic_uint32 seen_sets; /* of each partition; no order needed */
 	uint32		region_sets;	/* writer only */
 	bool		restored;		/* entries were, in this run; all read it */
-	bool		erased;			/* there may be slots with FC_ERASED; writer only */
+	bool		erased;			/* there may be slots with FC_ERASED; writer
+								 * only */
 	pg_atomic_uint32 reached;	/* slots from here on were never in use; views
 								 * read it */
 	pg_atomic_uint32 touching;	/* set at start, cleared once; see

@@ -94,7 +94,10 @@ read_root(bool *readable)
 	{
 		FcWarmRoot	r;
 
-		/* it may be the newer one: what the other one says may not be all (K9) */
+		/*
+		 * it may be the newer one: what the other one says may not be all
+		 * (K9)
+		 */
 		if (fc_store_read_log(i, fc_warm_blocks, 1, fc_warm_timeout()) != FC_IO_OK)
 		{
 			*readable = false;
