@@ -56,7 +56,7 @@ extern uint64 fc_calls[FC_CALL_COUNT];
 
 /* md has written or added n blocks, of whatever fork. */
 static inline void
-fc_count_written(SMgrRelation reln, FcRelCounter counter, int n)
+fc_count_written(SMgrRelation reln, FcRelCounter counter, BlockNumber n)
 {
 	fc_count_relation(fc_counted_as(reln), counter, n, 0);
 }
