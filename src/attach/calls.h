@@ -56,9 +56,9 @@ extern uint64 fc_calls[FC_CALL_COUNT];
 
 /* md has written or added n blocks, of whatever fork. */
 static inline void
-fc_count_written(SMgrRelation reln, FcRelCounter counter, int n)
+fc_count_written(SMgrRelation reln, FcRelCounter counter, BlockNumber n)
 {
-	fc_count_relation(fc_counted_as(reln), counter, n, 0);
+	fc_count_written_relation(fc_counted_as(reln), counter, n);
 }
 
 /* Buffers lost their "char *" in 16. */

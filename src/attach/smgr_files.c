@@ -112,7 +112,7 @@ fc_smgr_extend(SMgrRelation reln, ForkNumber forknum, BlockNumber blk,
 	mdextend(reln, forknum, blk, page, skip_fsync); /* C2 */
 	fc_failpoint(FC_FP_FILE_AFTER_MD);
 	fc_cache_invalidate_range(rel, end, blk + 1);	/* C3 */
-	fc_count_written(reln, FC_REL_DISK_EXTENDS, 1);
+	fc_count_written(reln, FC_REL_DISK_EXTENDS, blk + 1 - end);
 }
 
 #if PG_VERSION_NUM >= 160000
@@ -136,7 +136,7 @@ fc_smgr_zeroextend(SMgrRelation reln, ForkNumber forknum, BlockNumber blk,
 	mdzeroextend(reln, forknum, blk, nblocks, skip_fsync);	/* C2 */
 	fc_failpoint(FC_FP_FILE_AFTER_MD);
 	fc_cache_invalidate_range(rel, end, blk + nblocks); /* C3 */
-	fc_count_written(reln, FC_REL_DISK_EXTENDS, nblocks);
+	fc_count_written(reln, FC_REL_DISK_EXTENDS, blk + nblocks - end);
 }
 #endif
 

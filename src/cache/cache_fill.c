@@ -360,7 +360,7 @@ publish(const Staged *s, FcSlotNo slot, FcLoadCounts *counts)
 	{
 		case FC_PUBLISH_DONE:
 			fc_count(FC_INSERTS);
-			fc_count_relation(fc_tag_rel(&s->tag), FC_REL_INSERTS, 1, 0);
+			fc_count_written_relation(fc_tag_rel(&s->tag), FC_REL_INSERTS, 1);
 			counts->loaded++;
 			if (s->mark == FC_MARK_EXTENT)
 				fc_count(FC_EXTENT_INSERTS);

@@ -52,11 +52,13 @@ fc_prewarm_check_active(void)
 
 /*
  * Whoever has set a policy, and loads what it is for, means both.  No lock on a
- * relation is held here: the look may need one.
+ * relation is held here: the look may need one.  A session that has waited in
+ * vain, as where no worker is free, does not wait for that change again.
  */
 void
 fc_prewarm_await_policies(void)
 {
+	static uint32 in_vain = 0;
 	TimestampTz since = GetCurrentTimestamp();
 	uint32		change;
 
@@ -65,8 +67,9 @@ fc_prewarm_await_policies(void)
 	fc_handoff_wake();
 	while (!fc_rules_heeded(MyDatabaseId, change))
 	{
-		if (TimestampDifferenceExceeds(since, GetCurrentTimestamp(), POLICIES_MS))
+		if (change == in_vain || TimestampDifferenceExceeds(since, GetCurrentTimestamp(), POLICIES_MS))
 		{
+			in_vain = change;
 			ereport(WARNING,
 					(errmsg("a policy that was changed is not in force yet"),
 					 errhint("pg_stat_flashcache_policy_databases says why.")));

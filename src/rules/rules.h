@@ -80,6 +80,9 @@ typedef struct FcRulesDatabase
 	uint32		without_place;	/* for which there was no place */
 	uint32		wanted;			/* is raised by who wants a look */
 	uint32		done;			/* as it was when the last look began */
+	uint32		heard;			/* and the last one that has answered */
+	uint32		rule_wanted;	/* as it was raised last for a rule */
+	uint32		version;		/* of the list, as was published last */
 	uint32		prepared;		/* changes when a transaction is prepared that
 								 * has changed something; 0 = there is none */
 	uint32		failures;		/* looks in a row that did not succeed, before
@@ -127,7 +130,7 @@ extern void fc_rules_databases_are(Oid *dbs, int n);
 
 /* ---- who is to be looked at ---- */
 
-/* A look at the database is wanted; `urgent`: without delay. */
+/* A look at the database is wanted; `urgent`: without delay, since a rule has changed. */
 extern void fc_rules_want(Oid db, bool urgent);
 
 /* May the database have rules?  No, if a look has found none, and nothing has changed since. */
@@ -136,7 +139,8 @@ extern bool fc_rules_has(Oid db);
 /*
  * Has a rule of the database changed, in a transaction that has ended, and no
  * look has found that, or the writer does not know yet?  *change says until when
- * fc_rules_heeded() is false.  A look that did not succeed counts as one.
+ * fc_rules_heeded() is false.  A look that did not succeed counts as one; looks
+ * for other reasons than a rule matter only if none was made before.
  */
 extern bool fc_rules_changed(Oid db, uint32 *change);
 extern bool fc_rules_heeded(Oid db, uint32 change);

@@ -33,7 +33,11 @@ fc_rules_want(Oid db, bool urgent)
 	if ((database = fc_rules_need(db)) != NULL)
 	{
 		database->wanted++;
-		database->urgent |= urgent;
+		if (urgent)
+		{
+			database->urgent = true;
+			database->rule_wanted = database->wanted;
+		}
 	}
 	LWLockRelease(&fc_rules->lock);
 }
@@ -53,11 +57,12 @@ fc_rules_has(Oid db)
 	return has;
 }
 
-/* What was found last is in force: nobody looks, and the writer has it. */
+/* A look that began after that change has answered, and the writer has what was found. */
 static bool
-is_in_force(const FcRulesDatabase *database)
+is_heeded(const FcRulesDatabase *database, uint32 change)
 {
-	return database->answered && pg_atomic_read_u32(&fc_rules->heeded) == pg_atomic_read_u32(&fc_rules->version);
+	return (int32) (database->heard - change) >= 0 &&
+		(int32) (pg_atomic_read_u32(&fc_rules->heeded) - database->version) >= 0;
 }
 
 bool
@@ -71,8 +76,8 @@ fc_rules_changed(Oid db, uint32 *change)
 	LWLockAcquire(&fc_rules->lock, LW_SHARED);
 	if ((database = fc_rules_find(db)) != NULL)
 	{
-		changed = database->urgent || !is_in_force(database);
-		*change = database->wanted;
+		*change = database->rule_wanted;
+		changed = !is_heeded(database, *change);
 	}
 	LWLockRelease(&fc_rules->lock);
 	return changed;
@@ -86,7 +91,7 @@ fc_rules_heeded(Oid db, uint32 change)
 
 	LWLockAcquire(&fc_rules->lock, LW_SHARED);
 	database = fc_rules_find(db);
-	heeded = database == NULL || ((int32) (database->done - change) >= 0 && is_in_force(database));
+	heeded = database == NULL || is_heeded(database, change);
 	LWLockRelease(&fc_rules->lock);
 	return heeded;
 }
@@ -217,7 +222,8 @@ fc_rules_refused(const FcRulesDatabase *before)
 		database->tried_at = before->tried_at;
 		database->replayed = before->replayed;
 		database->done = before->done;
-		database->urgent = true;
+		/* or one that has become urgent meanwhile */
+		database->urgent |= before->urgent;
 		strlcpy(database->reason, "no background worker is free: see max_worker_processes", sizeof(database->reason));
 	}
 	LWLockRelease(&fc_rules->lock);

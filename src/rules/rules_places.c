@@ -67,6 +67,7 @@ fc_rules_need(Oid db)
 		memset(database, 0, sizeof(*database));
 		database->db = db;
 		database->wanted = 1;
+		database->rule_wanted = 1;	/* there may be rules */
 		/* one from before a restart may be committed without a word */
 		database->prepared = 1;
 	}

@@ -166,6 +166,8 @@ fc_rules_publish(Oid db, uint32 look, FcRuleFile *files, uint32 n, uint32 rules)
 		fit = fc_rules_replace(db, files, fit);
 		database->state = FC_RULES_KNOWN;
 		database->answered = true;
+		database->heard = database->done;
+		database->version = pg_atomic_read_u32(&fc_rules->version);
 		database->reason[0] = '\0';
 		database->rules = rules;
 		database->files = fit;
@@ -188,6 +190,7 @@ fc_rules_failed(Oid db, uint32 look, FcRulesState state, const char *reason)
 	{
 		database->state = state;
 		database->answered = true;
+		database->heard = database->done;
 		strlcpy(database->reason, reason, sizeof(database->reason));
 		/* of another database's encoding, and perhaps cut within a character */
 		for (char *c = database->reason; *c; c++)

@@ -24,6 +24,9 @@
 /* Places that a process remembers; a power of 2. */
 #define REMEMBERED 16
 
+/* One of so many places is kept for relations that are read. */
+#define KEPT_FOR_READ 4
+
 bool		fc_setting_track_relations = true;
 int			fc_setting_max_tracked_relations = 10000;
 
@@ -112,6 +115,15 @@ fc_count_old_relation(FcRel rel, FcRelCounter counter, uint64 n)
 {
 	if (table != NULL && fc_setting_track_relations)
 		pg_atomic_fetch_add_u64(&look_up(rel, true)->counter[counter], n);
+}
+
+void
+fc_count_written_relation(FcRel rel, FcRelCounter counter, uint64 n)
+{
+	if (table != NULL && pg_atomic_read_u32(&table->nfree) > table->nplaces / KEPT_FOR_READ)
+		fc_count_relation(rel, counter, n, 0);
+	else
+		fc_count_old_relation(rel, counter, n);
 }
 
 void

@@ -65,6 +65,9 @@ extern void fc_count_relation(FcRel rel, FcRelCounter counter, uint64 n, uint64 
 /* The same for one that may be gone by now: it gets no place. */
 extern void fc_count_old_relation(FcRel rel, FcRelCounter counter, uint64 n);
 
+/* The same for one that is written, to disk or to flash: it gets a place only while these are not scarce. */
+extern void fc_count_written_relation(FcRel rel, FcRelCounter counter, uint64 n);
+
 /* Its file is gone, or all files of a database. */
 extern void fc_stats_forget_relation(FcRel rel);
 extern void fc_stats_forget_database(Oid db);

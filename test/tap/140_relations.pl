@@ -195,6 +195,16 @@ $node->safe_psql('postgres', "SELECT pg_flashcache_reset_stats(); $nine");
 ok($node->poll_query_until('postgres', q{SELECT sum(r.hits) = max(s.hits) AND sum(r.disk_reads) = max(s.disk_reads) AND max(s.disk_reads) > 9
 	FROM pg_stat_flashcache_relation r, pg_stat_flashcache s}), 'together, the rows have what the server has');
 
+# Relations that are only written leave places to those that are read.
+$node->safe_psql('postgres', q{DO $$ BEGIN FOR i IN 1 .. 1000 LOOP EXECUTE format('CREATE TABLE written_%s AS SELECT 1 AS n', i); END LOOP; END $$});
+$node->safe_psql('postgres', 'CREATE TABLE late AS SELECT n FROM generate_series(1, 5000) n; CHECKPOINT');
+is($node->safe_psql('postgres', q{SELECT count(*) BETWEEN 400 AND 750 FROM pg_stat_flashcache_relation WHERE relname ~ '^written_' AND disk_extends > 0}),
+	't', 'relations that are only written have places, but not all of them');
+fc_evict($node, 'late');
+$node->safe_psql('postgres', 'SELECT count(*) FROM late');
+is($node->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_flashcache_relation WHERE relid = 'late'::regclass AND hits + disk_reads > 0}),
+	1, 'one that is read after them has one');
+
 fc_is_clean($node);
 $node->stop;
 done_testing();

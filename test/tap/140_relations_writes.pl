@@ -88,6 +88,8 @@ cmp_ok($grown, '>', 250, 'a table grows');
 is($moved->[1], $grown, 'by as many blocks as are counted');
 sql('CREATE INDEX t_n ON t (n)');
 is((counters('t_n'))[1], blocks('t_n'), 'an index is built past shared_buffers: its blocks, too');
+sql('CREATE TABLE hashed (n int); CREATE INDEX hashed_n ON hashed USING hash (n); INSERT INTO hashed SELECT generate_series(1, 100000)');
+is((counters('hashed_n'))[1], blocks('hashed_n'), 'a hash index grows by many blocks at once, of which it writes the last one');
 
 # A relation that was never read has a row; what was written of one that is dropped is of everything else, as all of temporary tables.
 sql('CHECKPOINT');

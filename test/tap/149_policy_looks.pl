@@ -30,6 +30,15 @@ sub sql
 	return $node->safe_psql($database // 'postgres', $query);
 }
 
+# prewarm(SQL): what psql has to tell of loading t.
+sub prewarm
+{
+	my ($query) = @_;
+	my ($result, $out, $err) = $node->psql('postgres', $query // "SELECT pg_flashcache_prewarm('t')");
+	return $result == 0 ? $err : "failed: $err";
+}
+my $not_yet = qr/a policy that was changed is not in force yet/;
+
 sub is_soon { return fc_is_soon($node, @_) }
 
 fc_table($node, 'postgres', 't', 't', PAGES);
@@ -127,6 +136,27 @@ is_soon('the next one may take longer', fc_in_force_sql('t'), 'normal');
 is(sql("SELECT state || coalesce(reason, '') FROM pg_stat_flashcache_policy_databases WHERE datname = 'postgres'"), 'known', 'and has no reason to tell');
 fc_failpoint($node, 'policy_look', 'off');
 
+# ---- who loads a relation waits for its policy, but not for looks for other reasons ----
+
+{
+	my $session = $node->background_psql('postgres');
+	fc_failpoint($node, 'policy_look', 'pause');
+	sql('CREATE TABLE other (n int)');
+	is_soon('a look since a table was made',
+		"SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'pg_flashcache policy resolver' AND datname = 'postgres'", 1);
+	is(prewarm(), '', 'it is not waited for');
+	sql("SELECT pg_flashcache_set_policy('t', 'none')");
+	$session->{stdin} .= "SELECT blocks_read, skip_no_room FROM pg_flashcache_prewarm('t');\n";
+	$session->{run}->pump_nb;
+	is_soon('a look for a rule is', "SELECT count(*) FROM pg_stat_activity WHERE query ~ '^SELECT blocks_read' AND wait_event_type = 'Extension'", 1);
+	fc_failpoint($node, 'policy_look', 'off');
+	$session->{run}->pump until $session->{stdout} =~ /\|/ || $session->{stderr} =~ /ERROR/;
+	like($session->{stdout}, qr/^0\|${\ PAGES}$/m, 'and the policy heeded');
+	$session->quit;
+	sql("SELECT pg_flashcache_set_policy('t', 'normal')");
+	is_soon('again without a policy', fc_in_force_sql('t'), 'normal');
+}
+
 # ---- pg_repack, which gives the table the file of another one ----
 
 SKIP:
@@ -170,7 +200,9 @@ SKIP:
 
 $node->append_conf('postgresql.conf', "max_worker_processes = 2\nmax_logical_replication_workers = 0\nmax_parallel_workers_per_gather = 2\n");
 $node->restart;
-sql('CREATE TABLE one AS SELECT 1 AS n');
+fc_wait_active($node);
+sql("CREATE TABLE one AS SELECT 1 AS n; SELECT pg_flashcache_set_policy('t', 'keep')");
+is_soon('a rule', fc_in_force_sql('t'), 'keep');
 is_soon('the databases are looked at', 'SELECT count(*) > 0 AND bool_and(last_look IS NOT NULL) FROM pg_stat_flashcache_policy_databases', 't');
 {
 	my $session = $node->background_psql('postgres');
@@ -178,9 +210,14 @@ is_soon('the databases are looked at', 'SELECT count(*) > 0 AND bool_and(last_lo
 	$session->{stdin} .= "SET $forced = on; SELECT pg_sleep(600) FROM one;\n";
 	$session->{run}->pump_nb;
 	$node->poll_query_until('postgres', "SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'parallel worker'") or die 'no parallel worker';
-	sql("SELECT pg_flashcache_set_policy('t', 'none')");
+	sql('CREATE TABLE two (n int)');
 	is_soon('the view says that no worker is free', "SELECT reason FROM pg_stat_flashcache_policy_databases WHERE datname = 'postgres'",
 		'no background worker is free: see max_worker_processes');
+	is(prewarm(), '', 'who loads a relation does not wait until one is, if no rule has changed');
+	sql("SELECT pg_flashcache_set_policy('t', 'none')");
+	my @told = prewarm("SELECT pg_flashcache_prewarm('t'); SET statement_timeout = '20s'; SELECT pg_flashcache_prewarm('t')") =~ /($not_yet|failed|ERROR)/g;
+	is(scalar @told, 2, 'and does once, if one has');
+	like($told[1] // '', $not_yet, 'not again');
 	sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query ~ '^SET $forced|pg_sleep' AND backend_type = 'client backend' AND pid <> pg_backend_pid()");
 	is_soon('when one is, the policy is in force', fc_in_force_sql('t'), 'none');
 	is(sql("SELECT coalesce(reason, '') FROM pg_stat_flashcache_policy_databases WHERE datname = 'postgres'"), '', 'and there is no reason to tell');
