@@ -214,13 +214,13 @@ WARMTH = Group(
 )  # fmt: skip
 
 _RELATION = (("datname", "pg_catalog.current_database()::text"), ("schemaname", "COALESCE(schemaname::text, '')"),
-             ("relname", "CASE WHEN relid IS NULL THEN '(everything else)' ELSE COALESCE(relname::text, relid::text) END"))  # fmt: skip
+             ("relname", "COALESCE(relname::text, relid::text)"))  # fmt: skip
 
 RELATIONS = Group(
     "pg_flashcache_relation", "Relations of a database: the 50 with the most reads and writes",
     """FROM (
-         SELECT * FROM {schema}.pg_stat_flashcache_relation
-         ORDER BY relid IS NOT NULL, disk_reads + hits + disk_writes + disk_extends DESC, relid LIMIT 51
+         SELECT * FROM {schema}.pg_stat_flashcache_relation WHERE relid IS NOT NULL
+         ORDER BY disk_reads + hits + disk_writes + disk_extends DESC, relid LIMIT 50
        ) r""",
     (
         _count("hits", "Pages of the relation read from flash."),
