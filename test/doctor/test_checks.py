@@ -230,6 +230,7 @@ CASES: list[tuple[str, str, Break, str, list[str]]] = [
     ("devices.shared_device", "advice", device_2("active", None), "is on sdb, as the WAL is", ["move the cache's device 2 to another local SSD"]),
     ("server.cache_state", "problem", state("disabled", "size"), "disabled: size", ["correct what the reason names", RESTART]),
     ("server.cache_state", "problem", both(setting("pg_flashcache.size", "0"), state("disabled", REFUSED)), f"disabled: {REFUSED}", ["correct what the reason names", RESTART]),
+    ("server.cache_state", "advice", state("disabled", "pg_flashcache.enabled is off"), "disabled: pg_flashcache.enabled is off", ["ALTER SYSTEM SET pg_flashcache.enabled = on; SELECT pg_reload_conf();"]),
     ("server.cache_state", "problem", state("starting", "the flash device is being opened", 61), "starting for 1 min 01 s: the flash device is being opened", ["find out what holds it up: the log, and whether the flash device answers"]),
     ("server.cache_size", "advice", setting("pg_flashcache.size", "1048576"), "is 8 GB, 1.0 times shared_buffers (8 GB)", ["ALTER SYSTEM SET pg_flashcache.size = '32768MB'", RESTART]),
     ("server.cache_memory", "problem", lambda fake: fake.server.cache.update(memory_bytes=24 * GB), "shared_buffers and the cache's memory need 32 GB of 32 GB", ["lower pg_flashcache.size or shared_buffers", RESTART]),

@@ -9,7 +9,7 @@ from pgflash.doctor.checks.common import GB, MB, PG, cache_of, server_of
 from pgflash.doctor.facts import Facts
 from pgflash.doctor.facts.server import Server
 from pgflash.shown import literal
-from pgflash.state import SIZE_0, not_started
+from pgflash.state import NOT_ENABLED, SIZE_0, not_started
 from pgflash.units import show_bytes, show_seconds
 
 WAL = f"{PG}/runtime-config-wal.html"
@@ -49,7 +49,10 @@ def cache_state(facts: Facts) -> Iterable[Finding]:
     state, reason = str(server.cache.get("state")), str(server.cache.get("reason") or "no reason is given")
     if reason == SIZE_0:
         raise DoesNotApply(reason)
-    if state == "off":
+    if reason == NOT_ENABLED:
+        again = "ALTER SYSTEM SET pg_flashcache.enabled = on; SELECT pg_reload_conf();"
+        yield Finding("pg_flashcache", f"{state}: {reason}", (again,), severity=Severity.ADVICE)
+    elif state == "off":
         yield Finding("pg_flashcache", f"off: {reason}", ("correct what the reason names", "SELECT pg_flashcache_enable();"))
     elif state in ("disabled", "detached"):
         yield Finding("pg_flashcache", f"{state}: {reason}", ("correct what the reason names", RESTART))
