@@ -166,12 +166,17 @@ def test_samples_go_on_over_snapshots_of_others() -> None:
 
 
 def test_few_samples_and_another_source() -> None:
-    """Below a half, waits that were counted all of the time come first; what tells no waits does not."""
+    """Below a half they are not taken for all of it: what was counted all of the time is, also if it tells no waits."""
     counted = WITHOUT | {"wait_sampling": [row("a", {"event_type": "IO", "event": "DataFileRead"}, count=500)]}
     third = database_time(interval(disk() | counted, counted, counted, problems=NO_SAMPLES))
     assert third is not None and (third.source, third.covered) == ("wait_sampling", 1)
-    alone = database_time(interval(disk() | WITHOUT, WITHOUT, WITHOUT, problems=NO_SAMPLES))
-    assert alone is not None and alone.source == "sampled" and alone.covered == pytest.approx(1 / 3)
+    three = interval(disk() | WITHOUT, WITHOUT, WITHOUT, problems=NO_SAMPLES)
+    alone = database_time(three)
+    assert alone is not None and (alone.source, alone.seconds) == ("database", 300)
+    assert alone.words.endswith("the 100 samples cover only 33% of the interval (1 min 40 s), too little to stand for all of it")
+    assert not [line for line in report.make(three)[0].warnings if "taken to be the same" in line]
+    nothing = database_time(interval(disk() | {"database": []}, {}, {}, problems=NO_SAMPLES))
+    assert nothing is None
 
 
 @pytest.mark.parametrize(("version", "group"), [(150000, FLASH), (160000, FLASH), (170000, OTHER)])
