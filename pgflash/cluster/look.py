@@ -13,6 +13,7 @@ from psycopg.conninfo import conninfo_to_dict
 from pgflash import devices, safe
 from pgflash.connection import Connection, exists, members
 from pgflash.errors import ServerError
+from pgflash.state import not_started
 
 STAT = "pg_stat_flashcache"
 WARMTH = "pg_flashcache_warmth"
@@ -99,6 +100,12 @@ class Seen:
     def reason(self) -> str | None:
         """Why the cache is not active, or what else there is to say."""
         return (self.stat["reason"] if self.stat else None) or next(iter(self.missing), None)
+
+    @property
+    def not_started(self) -> bool:
+        """The cache is wanted, and could not start, or still does not."""
+        since = (self.stat or {}).get("state_since")
+        return self.stat is not None and not_started(self.stat, (self.at - since).total_seconds() if since else None)
 
     @property
     def hit_ratio(self) -> float | None:

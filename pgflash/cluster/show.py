@@ -85,7 +85,7 @@ def problems(looks: Sequence[Look]) -> list[tuple[str, str]]:
     for item in looks:
         if item.seen is None:
             continue
-        if item.seen.state in BAD_STATES:
+        if item.seen.state in BAD_STATES or item.seen.not_started:
             found.append((item.node.name, f"the cache is {item.seen.state}: {item.seen.reason or 'no reason is known'}"))
         found += [(item.node.name, devices.words(row)) for row in item.seen.devices_off]
         if item.seen.stat is None and item.seen.missing:

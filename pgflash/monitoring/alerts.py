@@ -36,6 +36,12 @@ ALERTS = (
         "The server reads from the disk only. pg_stat_flashcache.reason says why; docs/operation.md has what to do.",
     ),
     Alert(
+        "PgFlashcacheNotStarted", "pg_flashcache_not_started == 1", "10m", "warning",
+        "the flash cache of {{ $labels.instance }} has not started",
+        "It is configured, and the server reads from the disk only: a setting is refused, it lacks memory or a process, or its device does "
+        "not answer. pg_stat_flashcache.reason says why; docs/operation.md has what to do.",
+    ),
+    Alert(
         "PgFlashcacheDeviceOff",
         'pg_flashcache_device_off == 1 and on (instance) pg_flashcache_state_current{state=~"active|paused"} == 1', "5m", "warning",
         "device {{ $labels.device }} of the flash cache of {{ $labels.instance }} is off",

@@ -13,6 +13,9 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
+from pgflash.shown import literal
+from pgflash.state import WANTED
+
 Kind = Literal["counter", "gauge"]
 NEWEST = "1.1"
 VERSIONS = ("1.0", NEWEST)
@@ -97,6 +100,8 @@ SERVER = Group(
     "pg_flashcache", "The cache of a server", "FROM {schema}.pg_stat_flashcache",
     (
         _moment("state_since", "When the cache entered its state."),
+        Metric("not_started", "gauge", "", "1 if the cache is wanted and has not started: it is starting, or disabled though no setting says so.",
+               f"(state = 'starting' OR state = 'disabled' AND COALESCE(reason, '') NOT IN ({', '.join(map(literal, WANTED))}))::int"),
         Metric("waits_bounded", "gauge", "", "1 if no process waits for flash longer than io_timeout, 0 if one may, or it is not known.",
                "COALESCE(waits_bounded, false)::int", column="waits_bounded"),
         Metric("capacity_bytes", "gauge", "bytes", "Bytes of pages that the cache can hold.", "slots * 8192", column="slots"),
@@ -146,7 +151,7 @@ SERVER = Group(
 LEFT_OUT = {
     "state": "text; pg_flashcache_state_current has a series for each state",
     "verdict": "text; pg_flashcache_verdict_current has a series for each verdict",
-    "reason": "text, and may quote the path of the file",
+    "reason": "text, and may quote the path of the file; pg_flashcache_not_started says if it is trouble",
     "next_probe": "follows from the state, for people",
     "attached_by": "text; follows from the state",
     "hit_ratio": "follows from hits and misses, for the interval that is wanted",
@@ -209,13 +214,13 @@ WARMTH = Group(
 )  # fmt: skip
 
 _RELATION = (("datname", "pg_catalog.current_database()::text"), ("schemaname", "COALESCE(schemaname::text, '')"),
-             ("relname", "CASE WHEN relid IS NULL THEN '(everything else)' ELSE COALESCE(relname::text, relid::text) END"))  # fmt: skip
+             ("relname", "COALESCE(relname::text, relid::text)"))  # fmt: skip
 
 RELATIONS = Group(
     "pg_flashcache_relation", "Relations of a database: the 50 with the most reads and writes",
     """FROM (
-         SELECT * FROM {schema}.pg_stat_flashcache_relation
-         ORDER BY relid IS NOT NULL, disk_reads + hits + disk_writes + disk_extends DESC, relid LIMIT 51
+         SELECT * FROM {schema}.pg_stat_flashcache_relation WHERE relid IS NOT NULL
+         ORDER BY disk_reads + hits + disk_writes + disk_extends DESC, relid LIMIT 50
        ) r""",
     (
         _count("hits", "Pages of the relation read from flash."),

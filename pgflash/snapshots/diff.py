@@ -162,13 +162,15 @@ def _writes(x: Facts, y: Facts) -> Figure:
         shares = [share(blocks_written(row) if row else 0.0, facts_.pages_written) for row, facts_ in ((a, x), (b, y))]
         rows.append([report.flash_relation(one), show_number(before), show_number(after), relative(before, after), *shares])
     head = ["relation", "pages written a second in A", "in B", "change", "share in A", "in B"]
-    return table(
+    figure = table(
         "segments-by-physical-writes",
         "Segments by physical writes",
         "Which relations are written to disk?",
         Grid(head, rows),
         report.why(y, "flash_relations"),
     )
+    figure.conditions = report.NOT_IN_IT
+    return figure
 
 
 def _statements(x: Facts, y: Facts) -> Figure:

@@ -9,6 +9,7 @@ from pgflash.snapshots.interval import Interval, Row
 from pgflash.snapshots.waits import ALL_OF_IT, DatabaseTime, database_time
 
 TOP = 20
+EVERYTHING_ELSE = "-"  # its key, in flash_relations
 PERCENTILES = (50, 95, 99)
 ASYNCHRONOUS = 180000  # from this version on only some reads from disk are timed
 
@@ -72,7 +73,7 @@ class Facts:
     changes: list[Row]
     unoptimized: list[Row]
     writes: list[Row]
-    pages_written: float  # of the database and shared relations, those of `writes` and of all others
+    pages_written: float  # of the relations of the database and shared ones, those of `writes` and those that are not listed
     statements: list[Row]
     flash_statements: list[Row]
     flash_statements_why: str  # there are none, if that is because of the settings
@@ -133,7 +134,7 @@ def facts(interval: Interval) -> Facts:
     databases = interval.rows("database")
     relations = [row for row in interval.rows("relations") if "rest" not in row.labels]
     statements = [row for row in interval.rows("statements") if "rest" not in row.labels]
-    flash = [row for row in interval.rows("flash_relations") if "rest" not in row.labels]
+    flash = [row for row in _flash_relations(interval) if "rest" not in row.labels]
     host, kcache = interval.one("host"), interval.rows("kcache")
     busy, idle = (host.get("cpu_busy_s"), host.get("cpu_idle_s")) if host else (0.0, 0.0)
     all_statements = interval.rows("statements")
@@ -161,7 +162,7 @@ def facts(interval: Interval) -> Facts:
         changes=_top(relations, "tup_changed"),
         unoptimized=_top(flash, "disk_reads"),
         writes=sorted((row for row in flash if blocks_written(row) > 0), key=lambda row: (-blocks_written(row), row.key))[:TOP],
-        pages_written=sum(blocks_written(row) for row in interval.rows("flash_relations")),
+        pages_written=sum(blocks_written(row) for row in _flash_relations(interval)),
         statements=_top(statements, "total_exec_time"),
         flash_statements=_top([row for row in interval.rows("flash_statements") if "rest" not in row.labels], "disk_read_time_us", "disk_reads"),
         flash_statements_why=_why_no_statements(interval),
@@ -173,6 +174,12 @@ def facts(interval: Interval) -> Facts:
         missing=missing,
         notes=interval.notes,
     )  # fmt: skip
+
+
+def _flash_relations(interval: Interval) -> list[Row]:
+    """Without the row of everything else: it is no counter. It takes over all that dropped and rewritten relations ever had, and gives
+    up what a transaction did when that commits, so what it moved by is not what happened."""
+    return [row for row in interval.rows("flash_relations") if row.key != EVERYTHING_ELSE]
 
 
 def blocks_written(row: Row) -> float:

@@ -319,8 +319,14 @@ def _reads(found: Facts) -> Figure:
     return figure
 
 
+NOT_IN_IT = (
+    "Temporary tables, relations that were dropped or rewritten meanwhile, and transactions that had not ended are left out: what they did"
+    " in an interval cannot be told from what had been done before."
+)
+
+
 def flash_relation(row: Row) -> str:
-    return f"{row.label('schemaname')}.{row.label('relname')}" if row.label("relname") else "everything else"
+    return f"{row.label('schemaname')}.{row.label('relname')}"
 
 
 def _unoptimized(found: Facts) -> Figure:
@@ -331,13 +337,15 @@ def _unoptimized(found: Facts) -> Figure:
         for row in found.unoptimized
     ]  # fmt: skip
     head = ["relation", "unoptimized reads", "share of these", "optimized reads", "time of reads from disk"]
-    return table(
+    figure = table(
         "segments-by-unoptimized-reads",
         "Segments by unoptimized reads",
         "Which reads did flash not answer?",
         Grid(head, rows),
         why(found, "flash_relations"),
     )
+    figure.conditions = NOT_IN_IT
+    return figure
 
 
 def _writes(found: Facts) -> Figure:
@@ -354,7 +362,9 @@ def _writes(found: Facts) -> Figure:
         Grid(head, rows),
         why(found, "flash_relations", "Nothing was written, or there is no cache: PostgreSQL itself does not count writes by relation."),
     )
-    figure.conditions = "Pages of data files, by whatever process; relations of this database, and those that all databases share."
+    figure.conditions = (
+        f"Pages of data files, by whatever process; relations of this database, and those that all databases share. {NOT_IN_IT}"
+    )
     return figure
 
 

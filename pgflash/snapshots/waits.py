@@ -4,8 +4,8 @@ sampled         samples of sessions at work, by pgflash snapshot --every: a look
 wait_sampling   the extension pg_wait_sampling for waits; what is left of active_time in pg_stat_database is the processor's
 database        active_time, and blk_read_time and blk_write_time with track_io_timing: user I/O and the rest
 
-Samples of a part of the interval are taken for all of it, and `covered` says how large the part is. Below a half, waits that
-pg_wait_sampling counted all of the time come first.
+Samples of a part of the interval are taken for all of it, and `covered` says how large the part is. Below a half they are not: what
+the others counted all of the time comes first, and `words` says of how much the samples are.
 
 Database time is that of sessions of clients at work, and of their parallel workers. Waits for the client's next command are none, and
 background processes have no part in it: the samples are of sessions, and of pg_wait_sampling a snapshot counts only these.
@@ -98,7 +98,10 @@ def database_time(interval: Interval) -> DatabaseTime | None:
     sampled = _sampled(interval)
     if sampled is not None and sampled.covered >= _MOST:
         return sampled
-    return _by_extension(interval) or sampled or _by_database(interval)
+    found = _by_extension(interval) or _by_database(interval)
+    if found is not None and sampled is not None:
+        found.words += f"; {sampled.words}"
+    return found
 
 
 def active_seconds(interval: Interval) -> float | None:
@@ -128,7 +131,10 @@ def _sampled(interval: Interval) -> DatabaseTime | None:
     sampled_s = all_looks.get("sampled_s") or looks * float(all_looks.labels.get("period_s") or 1)
     covered = min(1.0, sampled_s / interval.seconds) if interval.seconds > 0 else 1.0
     words = f"{counted(samples, 'sample')} of sessions at work in {counted(looks, 'look')}"
-    if covered < ALL_OF_IT:
+    if covered < _MOST:
+        part = f"{100 * covered:.{0 if covered >= 0.1 else 1}f}% of the interval ({show_seconds(sampled_s)})"
+        words = f"the {counted(samples, 'sample')} cover only {part}, too little to stand for all of it"
+    elif covered < ALL_OF_IT:
         words += f", which cover {100 * covered:.0f}% of the interval ({show_seconds(sampled_s)}) and stand for all of it"
     elif sampled_s > interval.seconds / ALL_OF_IT:
         words += ", the first of them from before the interval"

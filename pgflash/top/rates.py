@@ -176,10 +176,10 @@ def _pairs(
     before: list[dict[str, Any]], after: list[dict[str, Any]], key: tuple[str, ...], counters: tuple[str, ...]
 ) -> list[tuple[dict[str, Any], dict[str, int]]]:
     """Rows by how much they moved. A row that was not there, or was reset, counts from 0."""
-    old = {tuple(row[name] for name in key): row for row in before}
+    old = {tuple(row.get(name) for name in key): row for row in before}
     found = []
     for row in after:
-        was = old.get(tuple(row[name] for name in key), {})
+        was = old.get(tuple(row.get(name) for name in key), {})
         if any(int(row[name] or 0) < int(was.get(name) or 0) for name in counters):
             was = {}
         change = {name: int(row[name] or 0) - int(was.get(name) or 0) for name in counters}
@@ -189,17 +189,29 @@ def _pairs(
 
 
 def _relations(before: Sample, after: Sample) -> list[Relation] | None:
+    """The row of everything else is no counter: it takes over what dropped and rewritten relations had, and gives up what a transaction
+    did when that ends. What moved there is what the sum of all moved, less what the others did; these are known by their files."""
     if before.relations is None or after.relations is None:
         return None
+    old = before.relations if (before.stat or {}).get("stats_reset") == (after.stat or {}).get("stats_reset") else []
     counters = ("hits", "disk_reads", "os_cache_hits", "writes", "read_time_us", "disk_read_time_us")
+    found = _pairs([row for row in old if row["relid"] is not None], [row for row in after.relations if row["relid"] is not None],
+                   ("relid", "file"), counters)  # fmt: skip
+    rest = {name: max(0, _total(after.relations, name) - _total(old, name) - sum(change[name] for _, change in found)) for name in counters}
+    if any(rest.values()):
+        found.append(({"relid": None, "schema": None, "relation": None}, rest))
     return [
         Relation(
             row["schema"] or "", row["relation"] or (ELSE if row["relid"] is None else str(row["relid"])),
             change["hits"], change["disk_reads"], change["os_cache_hits"], change["writes"], change["read_time_us"] / 1e6,
             change["disk_read_time_us"] / 1e6,
         )
-        for row, change in _pairs(before.relations, after.relations, ("relid",), counters)
+        for row, change in found
     ]  # fmt: skip
+
+
+def _total(rows: list[dict[str, Any]], name: str) -> int:
+    return sum(int(row[name] or 0) for row in rows)
 
 
 def _statements(before: Sample, after: Sample) -> list[Statement] | None:

@@ -17,7 +17,7 @@ LATENCY = "pg_stat_flashcache_latency"
 TRACKING = "pg_flashcache_tracking_stat()"
 VIEWS = (STAT, RELATION, STATEMENTS, LATENCY)
 QUERY_LENGTH = 200
-ROWS = 2000  # of relations and statements, those with the most reads, and writes of relations
+ROWS = 2000  # of relations and statements, those with the most reads, and writes of relations; other relations are with everything else
 
 _SERVER = """
 SELECT clock_timestamp() AS at, pg_is_in_recovery() AS standby, current_setting('server_version_num')::int / 10000 AS major,
@@ -29,9 +29,16 @@ FROM (SELECT sum(xact_commit + xact_rollback)::bigint AS transactions, sum(blks_
              (sum(blk_read_time) * 1000)::bigint AS blk_read_time_us FROM pg_stat_database) total
 """
 _RELATIONS = """
-SELECT relid, schemaname::text AS schema, relname::text AS relation, hits, read_time_us, disk_reads, disk_read_time_us, os_cache_hits,
-       disk_writes + disk_extends AS writes
-FROM {schema}.pg_stat_flashcache_relation ORDER BY disk_reads + hits + disk_writes + disk_extends DESC LIMIT {rows}
+SELECT relid, pg_relation_filenode(relid) AS file, min(schema) AS schema, min(relation) AS relation, sum(hits)::bigint AS hits,
+       sum(read_time_us)::bigint AS read_time_us, sum(disk_reads)::bigint AS disk_reads,
+       sum(disk_read_time_us)::bigint AS disk_read_time_us, sum(os_cache_hits)::bigint AS os_cache_hits,
+       sum(disk_writes + disk_extends)::bigint AS writes
+FROM (SELECT CASE WHEN n <= {rows} THEN relid END AS relid, CASE WHEN n <= {rows} THEN schemaname::text END AS schema,
+             CASE WHEN n <= {rows} THEN relname::text END AS relation,
+             hits, read_time_us, disk_reads, disk_read_time_us, os_cache_hits, disk_writes, disk_extends
+      FROM (SELECT *, row_number() OVER (ORDER BY disk_reads + hits + disk_writes + disk_extends DESC) AS n
+            FROM {schema}.pg_stat_flashcache_relation) r) r
+GROUP BY relid
 """
 _STATEMENTS = """
 SELECT userid, dbid, queryid, toplevel, calls, hits, read_time_us, disk_reads, disk_read_time_us, os_cache_hits,

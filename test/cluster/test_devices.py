@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,22 @@ WORDS = "device 2 of the cache is off, /flash/2: could not open it"
 
 def test_of_a_cluster() -> None:
     assert show.problems([look("a", seen(devices_off=[GONE]))]) == [("a", WORDS)]
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "seconds", "words"),
+    [
+        ("disabled", "pg_flashcache.size is 0", 99, None),
+        ("disabled", "pg_flashcache.enabled is off", 99, None),
+        ("disabled", 'the value of pg_flashcache.size is refused: "64G"', 1, 'disabled: the value of pg_flashcache.size is refused: "64G"'),
+        ("starting", "the flash device is being opened", 60, None),
+        ("starting", "the flash device is being opened", 61, "starting: the flash device is being opened"),
+        ("detached", "it could not attach", 1, "detached: it could not attach"),
+    ],
+)  # fmt: skip
+def test_a_cache_that_did_not_start(state: str, reason: str, seconds: int, words: str | None) -> None:
+    stat = {**(seen().stat or {}), "state": state, "reason": reason, "state_since": WHEN - timedelta(seconds=seconds)}
+    assert show.problems([look("a", seen(stat=stat))]) == ([("a", f"the cache is {words}")] if words else [])
 
 
 def test_the_agent_says_no_path() -> None:

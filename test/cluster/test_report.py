@@ -67,7 +67,7 @@ def sample(seconds: int, transactions: int, slots: int, relations: list[tuple[in
         stat={"state": "active", "slots": slots, "used": slots, "stats_reset": WHEN} | dict.fromkeys(COUNTERS, 0) | stat,
         relations=[
             {"relid": relid, "schema": "public", "relation": name, "hits": hits, "disk_reads": reads, "os_cache_hits": 0, "read_time_us": 0,
-             "disk_read_time_us": us}
+             "disk_read_time_us": us, "writes": 0}
             for relid, name, hits, reads, us in relations
         ],
     )  # fmt: skip
@@ -110,7 +110,7 @@ def test_sums_are_those_of_all_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_databases_of_one_server_are_one_server(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its cache, its transactions and its reads count once, its relations by database; a copy of it is another server."""
     looks = [look("one", seen(system=1)), look("other", seen(system=1, database="other")), look("copy", seen(system=1, port=5433))]
-    rest = {"relid": None, "schema": None, "relation": None, "os_cache_hits": 0, "read_time_us": 0, "disk_read_time_us": 0}
+    rest = {"relid": None, "schema": None, "relation": None, "os_cache_hits": 0, "read_time_us": 0, "disk_read_time_us": 0, "writes": 0}
     pairs = [
         (replace(one[0], relations=[*(one[0].relations or []), rest | {"hits": 0, "disk_reads": 0}]),
          replace(one[1], relations=[*(one[1].relations or []), rest | {"hits": 10, "disk_reads": 7}]))

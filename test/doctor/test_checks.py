@@ -103,8 +103,11 @@ def moved(point: str, line: str) -> Break:
     return lambda fake: fake.mount(point, line)
 
 
-def state(name: str, reason: str = "as it is") -> Break:
-    return lambda fake: fake.server.cache.update(state=name, reason=reason)
+REFUSED = 'the value of pg_flashcache.size is refused: "64G"'
+
+
+def state(name: str, reason: str = "as it is", age_s: float = 1.0) -> Break:
+    return lambda fake: fake.server.cache.update(state=name, reason=reason, state_age_s=age_s)
 
 
 def pending(fake: Fake) -> None:
@@ -226,6 +229,9 @@ CASES: list[tuple[str, str, Break, str, list[str]]] = [
     ("server.cache_devices", "problem", device_2("off", "io"), "device 2 is off: io", ["correct what the reason names", "SELECT pg_flashcache_enable_device('/wal/2');"]),
     ("devices.shared_device", "advice", device_2("active", None), "is on sdb, as the WAL is", ["move the cache's device 2 to another local SSD"]),
     ("server.cache_state", "problem", state("disabled", "size"), "disabled: size", ["correct what the reason names", RESTART]),
+    ("server.cache_state", "problem", both(setting("pg_flashcache.size", "0"), state("disabled", REFUSED)), f"disabled: {REFUSED}", ["correct what the reason names", RESTART]),
+    ("server.cache_state", "advice", state("disabled", "pg_flashcache.enabled is off"), "disabled: pg_flashcache.enabled is off", ["ALTER SYSTEM SET pg_flashcache.enabled = on; SELECT pg_reload_conf();"]),
+    ("server.cache_state", "problem", state("starting", "the flash device is being opened", 61), "starting for 1 min 01 s: the flash device is being opened", ["find out what holds it up: the log, and whether the flash device answers"]),
     ("server.cache_size", "advice", setting("pg_flashcache.size", "1048576"), "is 8 GB, 1.0 times shared_buffers (8 GB)", ["ALTER SYSTEM SET pg_flashcache.size = '32768MB'", RESTART]),
     ("server.cache_memory", "problem", lambda fake: fake.server.cache.update(memory_bytes=24 * GB), "shared_buffers and the cache's memory need 32 GB of 32 GB", ["lower pg_flashcache.size or shared_buffers", RESTART]),
     ("server.shared_buffers", "advice", setting("shared_buffers", "16384"), "is 128 MB of 32 GB", ["ALTER SYSTEM SET shared_buffers = '8192MB'", RESTART]),
@@ -319,6 +325,7 @@ def test_server_elsewhere(fake: Fake) -> None:
         ("server.random_page_cost", lambda fake: fake.server.cache.update(hit_ratio=0.1), "10% of the reads are hits"),
         ("server.temp_tablespaces", lambda fake: setattr(fake.server, "temp_bytes", GB), "1 GB of temporary files were written"),
         ("server.cache_state", without_cache, "pg_flashcache is not in shared_preload_libraries"),
+        ("server.cache_state", both(setting("pg_flashcache.size", "0"), state("disabled", "pg_flashcache.size is 0")), "size is 0"),
     ],
 )
 def test_nothing_is_fine_that_is_not_known(fake: Fake, name: str, spoil: Break, reason: str) -> None:

@@ -160,6 +160,28 @@ def test_a_server_with_the_cache() -> None:
             results = {item["id"]: item for item in found["checks"]}
             assert results["server.cache_state"]["status"] == "not looked" and results["server.cache_state"]["reason"].endswith(grant)
             assert results["server.durable"]["status"] == "problem"
+        # A cache that could not start for a typo is a problem to all who look, though its size is 0.
+        with (made.data / "postgresql.conf").open("a") as conf:
+            conf.write("pg_flashcache.size = '64G'\n")
+        made.run("pg_ctl", "--silent", "--wait", "--timeout=300", f"--log={folder}/log", "restart")
+        status, found = doctor(made.dsn, "--only", "server")
+        state = next(item for item in found["checks"] if item["id"] == "server.cache_state")
+        assert status == 11 and state["findings"][0]["what"] == 'disabled: the value of pg_flashcache.size is refused: "64G"'
+        shown = subprocess.run(
+            [sys.executable, "-m", "pgflash", "cluster", "status", made.dsn], capture_output=True, text=True, check=False
+        )
+        assert shown.returncode == 11 and "refused" in shown.stdout
+        shown = subprocess.run(
+            [sys.executable, "-m", "pgflash", "monitoring", "sample", made.dsn], capture_output=True, text=True, check=True
+        )
+        assert "pg_flashcache_not_started 1" in shown.stdout.splitlines()
+        with (made.data / "postgresql.conf").open("a") as conf:
+            conf.write("pg_flashcache.size = 0\n")
+        made.run("pg_ctl", "--silent", "--wait", "--timeout=300", f"--log={folder}/log", "restart")
+        shown = subprocess.run(
+            [sys.executable, "-m", "pgflash", "monitoring", "sample", made.dsn], capture_output=True, text=True, check=True
+        )
+        assert "pg_flashcache_not_started 0" in shown.stdout.splitlines()
         with (made.data / "postgresql.conf").open("a") as conf:
             conf.write("shared_preload_libraries = ''\n")
         made.run("pg_ctl", "--silent", "--wait", "--timeout=300", f"--log={folder}/log", "restart")

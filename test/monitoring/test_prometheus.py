@@ -190,6 +190,7 @@ def test_configuration(prometheus: Prometheus) -> None:
 # For each alert, series that must make it fire at 450 minutes: name, values by minute. All others stay silent on them.
 FIRING = {
     "PgFlashcacheOff": [('pg_flashcache_state_current{instance="a",state="off"}', "1x600")],
+    "PgFlashcacheNotStarted": [('pg_flashcache_not_started{instance="a"}', "1x600"), ('pg_flashcache_not_started{instance="b"}', "0x600")],
     "PgFlashcacheDeviceOff": [
         ('pg_flashcache_device_off{instance="a",device="2",path="/flash/2"}', "1x600"),
         ('pg_flashcache_state_current{instance="a",state="active"}', "1x600"),

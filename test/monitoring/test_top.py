@@ -113,9 +113,9 @@ def test_histograms() -> None:
 
 
 def test_relations_and_statements() -> None:
-    def relation(oid: int | None, disk: int, hits: int) -> dict[str, Any]:
+    def relation(oid: int | None, disk: int, hits: int, file: int = 1) -> dict[str, Any]:
         return {
-            "relid": oid, "schema": "s", "relation": f"r{oid}" if oid else None, "hits": hits, "read_time_us": 0, "disk_reads": disk,
+            "relid": oid, "file": file if oid else None, "schema": "s", "relation": f"r{oid}" if oid else None, "hits": hits, "read_time_us": 0, "disk_reads": disk,
             "disk_read_time_us": 1000 * disk, "os_cache_hits": 0, "writes": 3 * disk,
         }  # fmt: skip
 
@@ -125,19 +125,27 @@ def test_relations_and_statements() -> None:
             "disk_read_time_us": 0, "query": None,
         }  # fmt: skip
 
-    before = sample(0, 0, STAT, relations=[relation(1, 10, 0), relation(2, 50, 5), relation(3, 9, 9)], statements=[statement(1, 5)])
+    before = sample(
+        0, 0, STAT, relations=[relation(1, 10, 0), relation(2, 50, 5), relation(3, 9, 9), relation(4, 70, 7)], statements=[statement(1, 5)]
+    )  # fmt: skip
     after = sample(
-        1, 0, LATER, relations=[relation(1, 30, 0), relation(2, 50, 105), relation(3, 1, 0), relation(None, 4, 0)],
+        1, 0, LATER, relations=[relation(1, 30, 0), relation(2, 50, 105), relation(3, 14, 9, file=2), relation(None, 9 + 70 + 4, 9 + 7)],
         statements=[statement(1, 5), statement(2, 7)],
     )  # fmt: skip
     found = rates(before, after)
     assert found.relations is not None and found.statements is not None
     named = {row.relation: (row.disk_reads, row.hits) for row in found.relations}
-    assert named == {"r1": (20, 0), "r2": (0, 100), "r3": (1, 0), "(everything else)": (4, 0)}, "r3 was reset: it counts from 0"
+    assert named == {"r1": (20, 0), "r2": (0, 100), "r3": (14, 9), "(everything else)": (4, 0)}, (
+        "r3 has a new file, which counts from 0; its old one's past, and that of r4, which was dropped, is in the rest, and no work of now"
+    )
+    committed = rates(
+        sample(0, 0, STAT, relations=[relation(None, 90, 0)]), sample(1, 0, LATER, relations=[relation(1, 60, 0), relation(None, 30, 0)])
+    )
+    assert [(row.relation, row.disk_reads) for row in committed.relations or []] == [("r1", 60)]
     assert [row.relation for row in ordered(found.relations, RELATION_ORDERS, "disk_read_time_s")] == [
         "r1",
-        "(everything else)",
         "r3",
+        "(everything else)",
         "r2",
     ]
     assert ordered(found.relations, RELATION_ORDERS, "hits")[0].relation == "r2"

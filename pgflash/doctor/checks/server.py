@@ -9,7 +9,8 @@ from pgflash.doctor.checks.common import GB, MB, PG, cache_of, server_of
 from pgflash.doctor.facts import Facts
 from pgflash.doctor.facts.server import Server
 from pgflash.shown import literal
-from pgflash.units import show_bytes
+from pgflash.state import NOT_ENABLED, SIZE_0, not_started
+from pgflash.units import show_bytes, show_seconds
 
 WAL = f"{PG}/runtime-config-wal.html"
 RESTART = "restart the server"
@@ -31,7 +32,7 @@ def _memory(facts: Facts, server: Server) -> int:
 
 @check(
     "server", "cache_state", "The cache is active", severity=Severity.PROBLEM,
-    question="If the library is preloaded, or the extension is in this database: is the cache in use, and if not, why?",
+    question="If the library is preloaded, or the extension is in this database: is the cache in use, or has it been starting for a minute at most, and if not, why?",
     why="The server runs without the cache, from the disk alone.",
     source="docs/operation.md, When the device fails; docs/views.md, pg_stat_flashcache",
 )  # fmt: skip
@@ -45,13 +46,19 @@ def cache_state(facts: Facts) -> Iterable[Finding]:
     cache_of(facts)
     if not server.cache:
         raise CannotLook(server.cache_unasked or "pg_stat_flashcache cannot be read in this database")
-    if not server.bytes("pg_flashcache.size"):
-        raise DoesNotApply("pg_flashcache.size is 0")
     state, reason = str(server.cache.get("state")), str(server.cache.get("reason") or "no reason is given")
-    if state == "off":
+    if reason == SIZE_0:
+        raise DoesNotApply(reason)
+    if reason == NOT_ENABLED:
+        again = "ALTER SYSTEM SET pg_flashcache.enabled = on; SELECT pg_reload_conf();"
+        yield Finding("pg_flashcache", f"{state}: {reason}", (again,), severity=Severity.ADVICE)
+    elif state == "off":
         yield Finding("pg_flashcache", f"off: {reason}", ("correct what the reason names", "SELECT pg_flashcache_enable();"))
     elif state in ("disabled", "detached"):
         yield Finding("pg_flashcache", f"{state}: {reason}", ("correct what the reason names", RESTART))
+    elif not_started(server.cache, server.cache.get("state_age_s")):
+        what = f"{state} for {show_seconds(server.cache['state_age_s'])}: {reason}"
+        yield Finding("pg_flashcache", what, ("find out what holds it up: the log, and whether the flash device answers",))
     elif state == "paused":
         yield Finding("pg_flashcache", f"paused: {reason}", ("find out what else uses the device: iostat -x 1",), severity=Severity.ADVICE)
 

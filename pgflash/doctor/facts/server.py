@@ -130,7 +130,8 @@ def gather(
     view, server.cache_unasked, server.extension = cache_view()
     if view and server.has_cache:
         try:
-            server.cache = dict(rows(f"SELECT to_jsonb(s) FROM {view} s")[0][0])
+            age = "jsonb_build_object('state_age_s', extract(epoch FROM clock_timestamp() - s.state_since)::float8)"
+            server.cache = dict(rows(f"SELECT to_jsonb(s) || {age} FROM {view} s")[0][0])
         except MachineError as error:  # one view is no reason to look at nothing
             server.cache_unasked = error.message.splitlines()[0]
     added, server.devices_unasked = readable(devices.VIEW) if server.cache else ("", "")
