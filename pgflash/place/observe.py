@@ -16,6 +16,8 @@ from pgflash.pilot import db
 from pgflash.place.temporary import names
 
 TEMPORARY = "temporary files"
+PHYSICAL = "writes are pages that were written and added, as pg_stat_flashcache_relation counts them"
+ESTIMATED = "writes are estimated from changes of rows: which pages were written is not known"
 ENOUGH = 100  # reads that a mean time is taken from
 
 # Units, of this database. pg_stat_* count what was not yet seen by the reader as of its own transaction, which autocommit ends.
@@ -54,6 +56,7 @@ class Counters:
     scanned: float = 0.0  # pages that sequential scans of a large table have gone through, in or out of shared_buffers
     disk_reads: int | None = None  # by pg_stat_flashcache_relation, with their time
     disk_us: int | None = None
+    written: int | None = None  # by the same view: pages written, and added
 
 
 @dataclass(frozen=True)
@@ -88,6 +91,7 @@ class Snapshot:
     flash_us: float | None  # mean of a read of flash since the reset
     advice_us: float | None = None  # mean of a read from disk, as pg_flashcache_advice has measured it
     missing: list[str] = field(default_factory=list)
+    moved: bool = False  # its counters begin at a moment that is the same for all of them
 
 
 @dataclass(frozen=True)
@@ -125,13 +129,14 @@ def _touched(row: tuple[Any, ...], kind: str) -> float:
 
 def snapshot(connection: db.Connection, temp_bytes: int | None = None) -> Snapshot:
     missing: list[str] = []
-    seen: dict[int, tuple[int, int]] = {}
+    seen: dict[int, tuple[int, int, int]] = {}
     view = db.cache_view(connection, "pg_stat_flashcache_relation")
     if view:
         seen = {
-            int(oid): (int(reads), int(us))
-            for oid, reads, us in db.rows(
-                connection, f"SELECT relid::bigint, disk_reads, disk_read_time_us FROM {view} WHERE relid IS NOT NULL"
+            int(oid): (int(reads), int(us), int(written))
+            for oid, reads, us, written in db.rows(
+                connection,
+                f"SELECT relid::bigint, disk_reads, disk_read_time_us, disk_writes + disk_extends FROM {view} WHERE relid IS NOT NULL",
             )
         }
     else:
@@ -145,7 +150,7 @@ def snapshot(connection: db.Connection, temp_bytes: int | None = None) -> Snapsh
             oid, row[1], row[2], kind, int(row[4] or 0), int(row[5]), row[6], row[7],
             Counters(
                 int(row[8] or 0), int(row[9]), int(row[10]), _touched(row, kind), float(row[17] or 0),
-                sum(reads for reads, _ in mine) if mine else None, sum(us for _, us in mine) if mine else None,
+                *([sum(column) for column in zip(*mine, strict=True)] if mine else (None, None, None)),
             ),
         )  # fmt: skip
     counters = ("xact_commit", "blks_read", "blk_read_time", "temp_bytes", "temp_files")
@@ -254,6 +259,8 @@ def compare(first: Snapshot | None, last: Snapshot, seconds: float, disk_ms: flo
             for name in ("reads", "toast_reads", "touched", "scanned")
         } | {
             name: moved((getattr(then, name) or 0) if then else None, getattr(unit.now, name) or 0) for name in ("disk_reads", "disk_us")
+        } | {
+            "written": moved((then.written or 0) if then and old and old.filenode == unit.filenode else None, unit.now.written or 0)
         }))  # fmt: skip
     if first:
         notes += [f"{unit.key} was dropped meanwhile" for oid, unit in first.units.items() if oid not in last.units]
@@ -263,11 +270,15 @@ def compare(first: Snapshot | None, last: Snapshot, seconds: float, disk_ms: flo
     written = moved(first.written if first else None, last.written)
     # A page that changed often is written once by a checkpoint: the changes are at most as many as the server wrote.
     scale = min(1.0, written / touched) if touched else 0.0
+    # The view counts since the server's start, or its own reset: it says nothing of the time since that of the other statistics.
+    physical = (first is not None or last.moved) and any(unit.now.written is not None for unit in last.units.values())
+    if physical or touched:
+        notes.insert(0, PHYSICAL if physical else ESTIMATED)
     rates: list[Rates] = []
     for unit, delta in deltas:
         ms, where = _unit_ms(unit, delta, spaces, general, source)
         old = first.units.get(unit.oid) if first else None
-        writes = delta["touched"] if unit.kind == "temporary" else delta["touched"] * scale
+        writes = delta["touched"] if unit.kind == "temporary" else delta["written"] if physical else delta["touched"] * scale
         rates.append(
             Rates(
                 unit, (delta["reads"] + delta["toast_reads"]) / seconds, delta["toast_reads"] / seconds,

@@ -84,6 +84,7 @@ def _moved(connection: db.Connection, interval: Interval, now: Snapshot, temp_by
     """The objects of now, with counters that begin at the first snapshot."""
     relations = {row.key: row for row in interval.rows("relations")}
     timed = {row.key: row for row in interval.rows("flash_relations")}
+    counted = any(row.get("disk_writes") or row.get("disk_extends") for row in timed.values()) and not interval.problem("flash_relations")
     tables = {int(oid): (int(toast), int(index), float(rows)) for oid, toast, index, rows in db.rows(connection, _TABLES)}
     units: dict[int, Unit] = {}
     for oid, unit in now.units.items():
@@ -99,6 +100,7 @@ def _moved(connection: db.Connection, interval: Interval, now: Snapshot, temp_by
             inserted + updated if unit.kind == "index" else inserted / a_page + updated + deleted, 0.0,
             round(sum(one.get("disk_reads") for one in mine)) if mine else None,
             round(sum(one.get("disk_read_time_us") for one in mine)) if mine else None,
+            None if not counted else round(sum(one.get("disk_writes") + one.get("disk_extends") for one in mine)),
         ))  # fmt: skip
     totals = next((row for row in interval.rows("database") if row.label("datname") == interval.database), NONE)
     database = {name: totals.get(name) for name in now.database}
@@ -107,7 +109,14 @@ def _moved(connection: db.Connection, interval: Interval, now: Snapshot, temp_by
     flash_us = cache.get("read_time_us") / cache.get("hits") if cache.get("hits") >= observe.ENOUGH else None
     # What is missing of now says nothing of then.
     return replace(
-        now, units=units, seconds_since_reset=interval.seconds, database=database, written=_written(interval), flash_us=flash_us, missing=[]
+        now,
+        units=units,
+        seconds_since_reset=interval.seconds,
+        database=database,
+        written=_written(interval),
+        flash_us=flash_us,
+        missing=[],
+        moved=True,
     )
 
 

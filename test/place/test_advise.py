@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from pgflash.place.advise import advise
 from pgflash.place.mover import connect as db_connect
-from pgflash.place.observe import Counters, Snapshot, Unit, compare
+from pgflash.place.observe import ESTIMATED, PHYSICAL, Counters, Snapshot, Unit, compare
 from pgflash.place.observe import snapshot as observed
 
 from .servers import Server, needs_server, tool
@@ -39,7 +40,22 @@ def test_rates_are_differences() -> None:
     assert a.growth == pytest.approx(MB * 86400 / 10)
     assert (b.reads, b.writes, b.disk_ms, b.latency_from) == (10.0, 0.0, 6.0, "tablespace")
     assert found.transactions == 10.0 and (found.flash_ms, found.flash_from) == (0.1, "assumed")
-    assert found.notes == ["table public.b was rebuilt meanwhile", "table public.c was dropped meanwhile"]
+    assert found.notes == [ESTIMATED, "table public.b was rebuilt meanwhile", "table public.c was dropped meanwhile"]
+
+
+def test_writes_are_physical_where_they_are_counted() -> None:
+    """Not the changes of rows, which a small hot table has as many of as a large one; a new file counts from zero."""
+
+    def counted(oid: int, touched: float, written: int | None, *, node: int = 1) -> Unit:
+        one = unit(oid, f"t{oid}", MB, 1000, touched, node=node)
+        return replace(one, now=replace(one.now, written=written))
+
+    first = snapshot(10, 100, 4.0, counted(1, 0, 100), counted(2, 0, None), counted(3, 0, 50))
+    last = snapshot(20, 5100, 4.0, counted(1, 1000, 800), counted(2, 1000, 2), counted(3, 1000, 90, node=2))
+    found = compare(first, last, 10.0, None, None)
+    assert [rates.writes for rates in found.rates] == [70.0, 0.2, 9.0] and PHYSICAL in found.notes
+    since = compare(None, last, 10.0, None, None)
+    assert [rates.writes for rates in since.rates] == [100.0] * 3 and ESTIMATED in since.notes, "the view counts from another moment on"
 
 
 def test_a_reset_meanwhile_counts_from_zero() -> None:
