@@ -41,6 +41,9 @@ SELECT c.oid::bigint, n.nspname, c.relname, c.relkind::text, pg_relation_filenod
   LEFT JOIN pg_stat_all_tables s ON s.relid = coalesce(i.indrelid, c.oid)
  WHERE c.relkind IN ('r', 'm', 'i') AND c.relpersistence <> 't' AND n.nspname NOT IN ('pg_catalog', 'information_schema', 'pg_toast')
    AND n.nspname <> 'pgflash' AND (c.relkind <> 'i' OR i.indisvalid)
+   AND NOT EXISTS (SELECT FROM pg_depend d JOIN pg_extension e ON e.oid = d.refobjid
+                    WHERE d.classid = 'pg_class'::regclass AND d.objid IN (c.oid, i.indrelid)
+                      AND d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e' AND e.extname = 'pg_flashcache')
  ORDER BY 1
 """
 
