@@ -72,6 +72,7 @@ def _notes(interval: Interval, now: Snapshot) -> list[str]:
         row for row in interval.rows("relations")
         if row.key.isdecimal() and int(row.key) not in now.units and row.label("kind") in ("r", "m", "i") and row.get("blks_read")
         and row.label("schema") not in ("pg_catalog", "information_schema", "pg_toast", "pgflash")
+        and not row.label("name").startswith("pg_flashcache_")  # the extension's own, which are no objects to be placed
     ]  # fmt: skip
     if gone:
         notes.append(

@@ -57,7 +57,7 @@ def filled(server: Server, database: str) -> str:
 
 
 def test_it_is_what_moved_between_two(server: Server, filled: str) -> None:
-    """To the page: what was before, and what came afterwards, is not in it. The output is that of what is observed."""
+    """To two pages: what was before, and what came afterwards, is not in it. The output is that of what is observed."""
     load(server, filled, *READS)
     take(server, filled)
     before = counted(server, filled)
@@ -73,8 +73,10 @@ def test_it_is_what_moved_between_two(server: Server, filled: str) -> None:
     found = {entry["name"]: entry for entry in plan["objects"]}
     ours = ("t", "t_pkey", "wide", "wide_pkey")
     pages = {name: round(found[name]["reads_per_s"] * plan["window_s"]) for name in ours if moved[name]}
-    assert pages == {name: moved[name] + moved.get(f"{name} toast", 0) for name in pages} and "lost" not in found
-    assert round(found["wide"]["toast_reads_per_s"] * plan["window_s"]) == moved["wide toast"]
+    expected = {name: moved[name] + moved.get(f"{name} toast", 0) for name in pages}
+    # rates are rounded; and a page may be counted by a session that ends later
+    assert all(abs(pages[name] - expected[name]) <= 2 for name in pages) and "lost" not in found, (pages, expected)
+    assert abs(round(found["wide"]["toast_reads_per_s"] * plan["window_s"]) - moved["wide toast"]) <= 2
     assert any("estimated from changes of rows" in note for note in plan["notes"]), "without a cache nobody counts what is written"
     assert found["t"]["writes_per_s"] > 0 and found["wide"]["writes_per_s"] == 0 and found["t"]["growth_bytes_per_day"] is None
     assert {entry["disk_ms_from"] for entry in found.values()} == {"given"}
