@@ -28,7 +28,7 @@ use Test::More;
 
 our @EXPORT = qw(
   fc_new_node fc_new_standby fc_conf fc_flash_file fc_create_sql
-  fc_wait_active fc_wait_state fc_stat fc_delta
+  fc_wait_active fc_wait_state fc_stamp fc_stat fc_delta
   fc_evict fc_evict_all fc_in_buffers fc_in_flash fc_to_flash
   fc_control fc_failpoint fc_failpoint_wait fc_writer_round
   fc_is_clean FC_BESIDE
@@ -145,6 +145,17 @@ sub fc_wait_active
 {
 	my ($node) = @_;
 	return fc_wait_state($node, 'active');
+}
+
+# A checkpoint, for which the log of persistence is complete then.
+sub fc_stamp
+{
+	my ($node) = @_;
+	$node->safe_psql('postgres', 'CHECKPOINT');
+	$node->poll_query_until('postgres',
+		'SELECT stamp_checkpoint = checkpoint_lsn FROM pg_stat_flashcache_persistence, pg_control_checkpoint()')
+	  or die 'no stamp';
+	return;
 }
 
 # Waits for a state, and says what it is instead if it does not come. Any other state may be on its way to that one: a

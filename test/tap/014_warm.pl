@@ -29,18 +29,7 @@ sub prepare
 {
 	my ($server) = @_;
 	fc_warm($server, undef, 'postgres', 't', 'u');
-	stamp($server);
-	return;
-}
-
-# A checkpoint, and the stamp for it.
-sub stamp
-{
-	my ($server) = @_;
-	$server->safe_psql('postgres', 'CHECKPOINT');
-	$server->poll_query_until('postgres',
-		'SELECT stamp_checkpoint = checkpoint_lsn FROM pg_stat_flashcache_persistence, pg_control_checkpoint()')
-	  or die 'no stamp';
+	fc_stamp($server);
 	return;
 }
 
@@ -218,7 +207,7 @@ prepare($node);
 prepare($node);
 fc_table($node, 'postgres', 'gone', 'v1', $pages);
 fc_warm($node, undef, 'postgres', 'gone');
-stamp($node);
+fc_stamp($node);
 my $gone = fc_tag($node, 'postgres', 'gone');
 $node->safe_psql('postgres', 'DROP TABLE gone');
 fc_kill_server($node);
@@ -281,7 +270,7 @@ prepare($node);
 {
 	# as an atomic snapshot: nothing writes meanwhile
 	$node->safe_psql('postgres', 'SELECT pg_switch_wal()');
-	stamp($node);
+	fc_stamp($node);
 	my $snapshot = $node->basedir . '/snapshot';
 	system('cp', '-a', $node->data_dir, $snapshot) == 0 or die;
 	fc_rewrite_rows($node, 'postgres', 'u', 'v7');
@@ -317,7 +306,7 @@ $node->append_conf('postgresql.conf', "wal_level = minimal\nmax_wal_senders = 0\
 $node->restart;
 fc_wait_active($node);
 is_warm($node, 'wal_level changed, clean');
-stamp($node);
+fc_stamp($node);
 fc_kill_server($node);
 is_cold($node, qr/^wal_level is or was minimal/, 'wal_level = minimal');
 prepare($node);

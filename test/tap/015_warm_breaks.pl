@@ -27,7 +27,7 @@ sub story
 		fc_everywhere($node);
 		fc_table($node, 'postgres', 'u', 'v1', $pages);
 		fc_warm($node, undef, 'postgres', 'u');
-		stamp($node);
+		fc_stamp($node);
 		my $label = $step{before}->($node);
 		fc_kill_server($node) if -e $node->data_dir . '/postmaster.pid' && !$step{stopped};
 		$step{between}->($node) if $step{between};
@@ -47,16 +47,6 @@ sub story
 		else { is($moved{verify_failures}, 0, "$rule kept: none") }
 		$node->stop('immediate');
 	}
-	return;
-}
-
-sub stamp
-{
-	my ($server) = @_;
-	$server->safe_psql('postgres', 'CHECKPOINT');
-	$server->poll_query_until('postgres',
-		'SELECT stamp_checkpoint = checkpoint_lsn FROM pg_stat_flashcache_persistence, pg_control_checkpoint()')
-	  or die 'no stamp';
 	return;
 }
 
@@ -113,11 +103,11 @@ story('K5', breaks_before => 1, conf => "shared_buffers = '4MB'\n", before => su
 	fc_table($node, 'postgres', 'many', 'v1', 500);
 	fc_push_out($node, fc_tag($node, 'postgres', 'many'));
 	fc_warm($node, undef, 'postgres', 'u');
-	stamp($node);
+	fc_stamp($node);
 	my $value = fc_value_sql('v2');
 	# in the pool, and written by the checkpoint: no slot is taken
 	$node->safe_psql('postgres', "UPDATE u SET val = $value; CHECKPOINT");
-	stamp($node);
+	fc_stamp($node);
 	return 'v2';
 });
 
@@ -182,7 +172,7 @@ story('K8', table => 'w', conf => "wal_level = minimal\nwal_skip_threshold = 0\n
 	my $tag = { spc => 1663, db => $db, rel => $rel, name => 'w' };
 	fc_push_out($node, $tag);
 	fc_writer_round($node);
-	stamp($node);
+	fc_stamp($node);
 	is(fc_tag_flash($node, $tag), $pages, 'K8: the pages are on flash before they are logged');
 	$session->query_safe("UPDATE w SET val = $value; COMMIT");
 	$session->quit;
@@ -225,12 +215,12 @@ story('K10', stopped => 1, before => sub {
 	fc_writer_round($node);
 	$node->append_conf('postgresql.conf', "fsync = on\n");
 	$node->reload;
-	stamp($node);
+	fc_stamp($node);
 	fc_kill_server($node);
 	$node->start;
 	fc_wait_active($node);
 	fc_is_warm($node, $tag, $pages, 'K9: fsync was off, the same boot');
-	stamp($node);
+	fc_stamp($node);
 	fc_kill_server($node);
 	{
 		local $ENV{FC_BREAK} = 'another boot';
@@ -243,7 +233,7 @@ story('K10', stopped => 1, before => sub {
 	# Both roots say so: the newer one is spoilt after that. (They lie behind 2048 slots; the number is that of each.)
 	$node->restart;
 	fc_wait_active($node);
-	stamp($node);
+	fc_stamp($node);
 	$node->append_conf('postgresql.conf', "fsync = off\n");
 	$node->reload;
 	$node->poll_query_until('postgres', "SELECT current_setting('fsync') = 'off'") or die;
@@ -265,7 +255,7 @@ story('K10', stopped => 1, before => sub {
 		'fsync was off before the machine was started again', 'K9: another boot, and the newer root is spoilt');
 
 	# It is off for the clean stop only, before the writer can know: nothing is left that could be accepted.
-	stamp($node);
+	fc_stamp($node);
 	my $writer = $node->safe_psql('postgres', 'SELECT writer_pid FROM pg_stat_flashcache');
 	kill 'STOP', $writer or die $!;
 	$node->append_conf('postgresql.conf', "fsync = off\npg_flashcache.max_shutdown_delay = 0\n");

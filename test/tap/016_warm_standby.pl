@@ -29,10 +29,7 @@ sub prepare
 
 sub stamp
 {
-	$standby->safe_psql('postgres', 'CHECKPOINT');
-	$standby->poll_query_until('postgres',
-		'SELECT stamp_checkpoint = checkpoint_lsn FROM pg_stat_flashcache_persistence, pg_control_checkpoint()')
-	  or die 'no stamp';
+	fc_stamp($standby);
 	return;
 }
 

@@ -23,10 +23,7 @@ my $tag = fc_tag($node, 'postgres', 't');
 sub prepare
 {
 	fc_warm($node, undef, 'postgres', 't');
-	$node->safe_psql('postgres', 'CHECKPOINT');
-	$node->poll_query_until('postgres',
-		'SELECT stamp_checkpoint = checkpoint_lsn FROM pg_stat_flashcache_persistence, pg_control_checkpoint()')
-	  or die 'no stamp';
+	fc_stamp($node);
 	return;
 }
 

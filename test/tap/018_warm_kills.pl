@@ -15,22 +15,12 @@ my $pages = 40;
 my $conf  = "pg_flashcache.persistence = on\nmax_logical_replication_workers = 0\nbgwriter_lru_maxpages = 0\n"
   . "checkpoint_timeout = 1h\nrestart_after_crash = off\n";
 
-sub stamp
-{
-	my ($server) = @_;
-	$server->safe_psql('postgres', 'CHECKPOINT');
-	$server->poll_query_until('postgres',
-		'SELECT stamp_checkpoint = checkpoint_lsn FROM pg_stat_flashcache_persistence, pg_control_checkpoint()')
-	  or die 'no stamp';
-	return;
-}
-
 # All of both tables on flash, and the log complete for the last checkpoint.
 sub prepare
 {
 	my ($server) = @_;
 	fc_warm($server, undef, 'postgres', 't', 'u');
-	stamp($server);
+	fc_stamp($server);
 	return;
 }
 
@@ -228,7 +218,7 @@ foreach my $broken (0, 1)
 		$node->poll_query_until('postgres', "SELECT current_setting('fsync') = '$value'") or die 'fsync has not changed';
 	}
 	kill 'CONT', $writer;
-	stamp($node);
+	fc_stamp($node);
 	fc_kill_server($node);
 	local $ENV{FC_BREAK} = 'another boot';
 	start($node);
@@ -282,7 +272,7 @@ $node->stop;
 	fc_warm($primary, $standby, 'postgres', 't', 'u');
 	$primary->safe_psql('postgres', 'CHECKPOINT');
 	fc_replayed($primary, $standby);
-	stamp($standby);
+	fc_stamp($standby);
 
 	# It is set back to a moment of the same run: its log goes further.
 	my $snapshot = $standby->basedir . '/snapshot';
@@ -303,7 +293,7 @@ $node->stop;
 
 	fc_replayed($primary, $standby);
 	fc_warm($primary, undef, 'postgres', 't', 'u');
-	stamp($primary);
+	fc_stamp($primary);
 	$standby->promote;
 	fc_rewrite_rows($standby, 'postgres', 'u', 'v2');
 	fc_rewrite_rows($primary, 'postgres', 'u', 'v3');

@@ -25,10 +25,7 @@ fc_warm($primary, $standby, 'postgres', 'u');
 $primary->safe_psql('postgres', 'CHECKPOINT');
 $primary->poll_query_until('postgres', 'SELECT replay_lsn >= pg_current_wal_flush_lsn() FROM pg_stat_replication')
   or die 'the checkpoint is not replayed';
-$standby->safe_psql('postgres', 'CHECKPOINT');
-$standby->poll_query_until('postgres',
-	'SELECT stamp_checkpoint = checkpoint_lsn FROM pg_stat_flashcache_persistence, pg_control_checkpoint()')
-  or die 'no stamp';
+fc_stamp($standby);
 
 sub min_recovery_point
 {

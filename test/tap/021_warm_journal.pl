@@ -117,16 +117,6 @@ sub persistence
 	return $node->safe_psql('postgres', "SELECT $column FROM pg_stat_flashcache_persistence");
 }
 
-sub stamp
-{
-	my ($node) = @_;
-	$node->safe_psql('postgres', 'CHECKPOINT');
-	$node->poll_query_until('postgres',
-		'SELECT stamp_checkpoint = checkpoint_lsn FROM pg_stat_flashcache_persistence, pg_control_checkpoint()')
-	  or die 'no stamp';
-	return;
-}
-
 # About so many pages are written to flash, into whatever slots the hand comes to.
 my %many;
 
@@ -207,12 +197,12 @@ sub is_right
 my $node = new_node('main');
 is(-s fc_flash_file($node), JOURNAL + PAGE * BLOCKS, 'the journal lies behind roots and maps');
 fc_warm($node, undef, 'postgres', 't', 'u');
-stamp($node);
+fc_stamp($node);
 {
 	# A page of a catalog may come at any time.
 	my $taken   = sub { my %now = fc_stat($node, qw(inserts insert_skip_not_current)); return @now{qw(inserts insert_skip_not_current)} };
 	my @counts  = [ $taken->() ];
-	stamp($node);
+	fc_stamp($node);
 	my $bytes  = persistence($node, 'log_bytes');
 	my @before = journal($node);
 	my $root   = root($node);
@@ -224,7 +214,7 @@ stamp($node);
 		write_pages($node, 100);
 	}
 	push @counts, [ $taken->() ];
-	stamp($node);
+	fc_stamp($node);
 	my @new = grep { $_->{number} > $before[-1]->{number} } journal($node);
 	$bytes  = persistence($node, 'log_bytes') - $bytes;
 	push @counts, [ $taken->() ];
@@ -261,13 +251,13 @@ foreach my $broken (0, 1)
 		$here->stop;
 		start($here, 'K18-turn');
 		fc_warm($here, undef, 'postgres', 't');
-		stamp($here);
+		fc_stamp($here);
 	}
 	my $tag   = fc_tag($here, 'postgres', 't');
 	my $begin = (journal($here))[-1]->{number};
 	write_blocks($here, BLOCKS + 2);
 	fc_is_warm($here, $tag, $pages, 'gone round: the pages are on flash');
-	stamp($here);
+	fc_stamp($here);
 	my @blocks = journal($here);
 	is(scalar @blocks, BLOCKS, 'gone round: the journal is full');
 	cmp_ok($blocks[0]->{number}, '>', $begin, 'gone round: what was listed then is overwritten');
@@ -289,7 +279,7 @@ foreach my $broken (0, 1)
 foreach my $broken (0, 1)
 {
 	write_pages($node, 500);
-	stamp($node);
+	fc_stamp($node);
 	crash($node, $broken ? 'K18' : '');
 	read_all($node);
 	my $wrong = persistence($node, 'restored_wrong');
@@ -302,7 +292,7 @@ foreach my $broken (0, 1)
 $node->stop;
 start($node);
 fc_warm($node, undef, 'postgres', 't', 'u');
-stamp($node);
+fc_stamp($node);
 {
 	my $end = (journal($node))[-1]->{number};
 	fc_failpoint($node, 'log_write', 'torn');
@@ -312,7 +302,7 @@ stamp($node);
 	is_right($node, 'torn by a crash');
 	fc_warm($node, undef, 'postgres', 't', 'u');
 	write_pages($node, 200);
-	stamp($node);
+	fc_stamp($node);
 	write_pages($node, 200);
 	my @blocks = journal($node);
 	cmp_ok($blocks[-1]->{number}, '>', $end + 4, 'torn by a crash: the journal goes on');
@@ -332,7 +322,7 @@ stamp($node);
 	my @listed = grep { $_->{listed} } @new;
 	is(scalar(grep { $_->{n} > 10 } @listed), 0, 'stretches: a few slots are listed');
 	cmp_ok(@new - @listed, '>=', 2 * @listed, 'stretches: of the others there are stretches');
-	stamp($node);
+	fc_stamp($node);
 	crash($node);
 	is_right($node, 'stretches');
 }
@@ -345,7 +335,7 @@ foreach my $complete (1, 0)
 	start($node, $complete ? '' : 'left');
 	my $writer = $node->safe_psql('postgres', 'SELECT writer_pid FROM pg_stat_flashcache');
 	fc_warm($node, undef, 'postgres', 't', 'u');
-	stamp($node);
+	fc_stamp($node);
 	my $end = root($node)->{next};
 	kill 'TERM', $writer or die "no writer: $!";
 	$node->poll_query_until('postgres', "SELECT state = 'active' AND writer_pid <> $writer FROM pg_stat_flashcache") or die 'no writer';
@@ -365,7 +355,7 @@ foreach my $complete (1, 0)
 
 # A block that is spoilt takes along what only it has, and nothing else.
 fc_warm($node, undef, 'postgres', 't', 'u');
-stamp($node);
+fc_stamp($node);
 {
 	my %tag = map { $_ => fc_tag($node, 'postgres', $_) } qw(t u);
 	my ($u, %left, $spoilt, $label);
@@ -407,7 +397,7 @@ stamp($node);
 
 # More of it is missing than a crash explains: older records are not taken for the newest ones.
 fc_warm($node, undef, 'postgres', 't', 'u');
-stamp($node);
+fc_stamp($node);
 $node->stop;
 {
 	start($node);
@@ -465,7 +455,7 @@ sub spoil
 	for (1 .. 30)
 	{
 		write_pages($node, 100);
-		stamp($node);
+		fc_stamp($node);
 		$node->stop;
 		my @blocks = journal($node);
 		@spoilt = grep { $_->{listed} } @blocks[ -8 .. -1 ];
@@ -495,7 +485,7 @@ $edges->safe_psql('postgres', 'CHECKPOINT');
 fc_wait_state($edges, 'off');
 $edges->safe_psql('postgres', 'SELECT pg_flashcache_enable()');
 fc_wait_active($edges);
-stamp($edges);
+fc_stamp($edges);
 $edges->stop;
 start($edges);
 is(persistence($edges, 'torn_blocks, refused'), '0|', 'another log has no such block');
@@ -525,7 +515,7 @@ foreach my $broken (1, 0)
 	fc_warm($edges, undef, 'postgres', 't');
 	for (1 .. 100)
 	{
-		stamp($edges);
+		fc_stamp($edges);
 		my @blocks = journal($edges);
 		@slots = newest($tag->{rel}, @blocks);
 		last if grep { ($_ - $blocks[-1]->{hand}) % SLOTS < 400 } @slots;
@@ -536,7 +526,7 @@ foreach my $broken (1, 0)
 	for (1 .. 20)
 	{
 		write_pages($edges, 60);
-		stamp($edges);
+		fc_stamp($edges);
 		my $of = by_slot(journal($edges));
 		$taken = grep { $of->{$_} && $of->{$_} != $tag->{rel} } @slots;
 		last if $taken > @slots / 2;
@@ -567,7 +557,7 @@ foreach my $broken (1, 0)
 	start($edges);
 	write_pages($edges, 500) for 1 .. 8;
 	fc_warm($edges, undef, 'postgres', 't');
-	stamp($edges);
+	fc_stamp($edges);
 	write_blocks($edges, 60);
 }
 
@@ -575,7 +565,7 @@ foreach my $broken (1, 0)
 foreach my $what ('block', 'root')
 {
 	fc_warm($edges, undef, 'postgres', 't');
-	stamp($edges);
+	fc_stamp($edges);
 	$edges->stop;
 	my @blocks = journal($edges);
 	my $at = $what eq 'root' ? root($edges)->{number} % 2 : 4 + $blocks[-9]->{place};
@@ -606,13 +596,13 @@ foreach my $end ('stop', 'crash')
 	foreach my $run (1 .. 4)
 	{
 		write_pages($edges, 100);
-		stamp($edges);
+		fc_stamp($edges);
 		if ($end eq 'stop') { $edges->stop; start($edges) }
 		else { crash($edges) }
 		my @before = journal($edges);
 		my ($last) = reverse grep { !$_->{listed} } @before;
 		write_pages($edges, 10);
-		stamp($edges);
+		fc_stamp($edges);
 		my ($next) = grep { !$_->{listed} && $_->{number} > $before[-1]->{number} } journal($edges);
 		is($next->{first} / 406, ($last->{first} / 406 + 1) % STRETCHES, "after a $end the next stretch has its turn");
 	}

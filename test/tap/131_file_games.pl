@@ -150,9 +150,7 @@ foreach my $mask (0, 0077, 0277)
 	fc_create_sql($group);
 	fc_wait_active($group);
 	is(sprintf('%04o', (stat fc_flash_file($group))[2] & 07777), '0600', 'data directory readable to the group: mode 0600 all the same');
-	$group->safe_psql('postgres', 'CHECKPOINT');
-	$group->poll_query_until('postgres',
-		'SELECT stamp_checkpoint = checkpoint_lsn FROM pg_stat_flashcache_persistence, pg_control_checkpoint()') or die 'no stamp';
+	fc_stamp($group);
 	$group->stop;
 	# A backup by the group reads these as well.
 	my @files = glob $group->data_dir . '/pg_flashcache.*';

@@ -39,10 +39,7 @@ ok(-e $node->data_dir . '/pg_flashcache.devices', 'the list of devices is in the
 sub prepare
 {
 	fc_to_flash($node, 't');
-	$node->safe_psql('postgres', 'CHECKPOINT');
-	$node->poll_query_until('postgres',
-		'SELECT stamp_checkpoint = checkpoint_lsn FROM pg_stat_flashcache_persistence, pg_control_checkpoint()')
-	  or die 'no stamp';
+	fc_stamp($node);
 	return;
 }
 

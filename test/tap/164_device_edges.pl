@@ -28,8 +28,7 @@ my $conf = "bgwriter_lru_maxpages = 0\ncheckpoint_timeout = 1h\nautovacuum = off
 	add($node, $second, 1064960);    # 130 slots
 	fc_table($node, 'postgres', 't', 'v1', 250);
 	fc_to_flash($node, 't');
-	$node->safe_psql('postgres', 'CHECKPOINT');
-	$node->poll_query_until('postgres', 'SELECT stamp_checkpoint = checkpoint_lsn FROM pg_stat_flashcache_persistence, pg_control_checkpoint()') or die 'no stamp';
+	fc_stamp($node);
 	my @sizes = (-s $first, -s $second);
 	$node->safe_psql('postgres', 'SELECT * FROM pg_flashcache_scrub()');
 	is(join(' ', -s $first, -s $second), "@sizes", 'a scrub leaves alone what lies behind the slots of a device');

@@ -179,9 +179,7 @@ is_kept('opened when nobody waited', $used);
 isnt(header(), $before, 'its header is another one than before');
 
 # The server ends between the header and the list.
-$node->safe_psql('postgres', 'CHECKPOINT');
-$node->poll_query_until('postgres', 'SELECT stamp_checkpoint = checkpoint_lsn FROM pg_stat_flashcache_persistence, pg_control_checkpoint()')
-  or die 'no stamp';
+fc_stamp($node);
 $used = off();
 $before = header();
 fc_failpoint($control, 'switch_purged', 'pause');

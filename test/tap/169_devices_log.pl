@@ -24,14 +24,6 @@ add($node, $_, 2 * MB) foreach $second, $third;
 fill($node, 't', 700, 'mark', $second, $third);
 my $control = fc_control($node);
 
-sub stamp
-{
-	my ($server) = @_;
-	$server->poll_query_until('postgres', 'SELECT stamp_checkpoint = checkpoint_lsn FROM pg_stat_flashcache_persistence, pg_control_checkpoint()')
-	  or die 'no stamp';
-	return;
-}
-
 # ---- a flush ----
 
 sub wait_limit
@@ -63,8 +55,7 @@ $control->quit;
 
 # The second one is put back to what it was when it was opened: that is another one.
 # To remove one writes no records: nothing else comes to its slots.
-$node->safe_psql('postgres', 'CHECKPOINT');
-stamp($node);
+fc_stamp($node);
 fc_writer_round($node);
 my $bytes = $node->safe_psql('postgres', 'SELECT log_bytes FROM pg_stat_flashcache_persistence');
 cmp_ok(device($node, 3, 'used'), '>', 100, 'there are pages on the third one');
@@ -77,8 +68,7 @@ $node->start;
 fc_wait_active($node);
 wait_device_state($node, 2, 'active');
 fill($node, 'u', PAGES, 'more', $first, $second);
-$node->safe_psql('postgres', 'CHECKPOINT');
-stamp($node);
+fc_stamp($node);
 cmp_ok(device($node, $_, 'used'), '>', 100, "there are pages on device $_") foreach 1, 2;
 $node->stop;
 rename "$second.copy", $second or die $!;
@@ -119,8 +109,7 @@ is_deeply(\%now, { checksum_failures => 0, slots_retired => 0 }, 'no page was wr
 
 # What is written there from now on is in the log.
 fill($node, 'v', PAGES, 'then', $first, $second);
-$node->safe_psql('postgres', 'CHECKPOINT');
-stamp($node);
+fc_stamp($node);
 $offset = -s $node->logfile;
 $node->restart;
 fc_wait_active($node);
