@@ -250,18 +250,31 @@ fc_directory_touch(const FcSlotRef *ref)
 		pg_atomic_compare_exchange_u32(word, &old, old + 1);
 }
 
-void
-fc_directory_retire(const FcTag *tag, uint64 hash, const FcSlotRef *ref)
+/* Unless the slot holds something else by now, or nothing. */
+static bool
+unlink_found(const FcTag *tag, uint64 hash, const FcSlotRef *ref, FcSlotState state)
 {
 	LWLock	   *lock = fc_lock_partition(hash, LW_EXCLUSIVE);
 	FcLink	   *link = fc_find_link(tag, hash);
+	bool		found = link != NULL && *link == ref->slot + 1 && fc_directory_unchanged(ref);
 
-	if (link != NULL && *link == ref->slot + 1 && fc_directory_unchanged(ref))
-	{
-		fc_unlink_entry(link, FC_SLOT_RETIRED);
-		fc_count(FC_SLOTS_RETIRED);
-	}
+	if (found)
+		fc_unlink_entry(link, state);
 	LWLockRelease(lock);
+	return found;
+}
+
+void
+fc_directory_retire(const FcTag *tag, uint64 hash, const FcSlotRef *ref)
+{
+	if (unlink_found(tag, hash, ref, FC_SLOT_RETIRED))
+		fc_count(FC_SLOTS_RETIRED);
+}
+
+void
+fc_directory_drop(const FcTag *tag, uint64 hash, const FcSlotRef *ref)
+{
+	(void) unlink_found(tag, hash, ref, FC_SLOT_FREE);
 }
 
 /* ---- inspection ---- */

@@ -101,17 +101,6 @@ fc_directory_restored_page(FcSlotNo slot, FcTag *tag)
 }
 
 void
-fc_directory_drop(const FcTag *tag, uint64 hash, const FcSlotRef *ref)
-{
-	LWLock	   *lock = fc_lock_partition(hash, LW_EXCLUSIVE);
-	FcLink	   *link = fc_find_link(tag, hash);
-
-	if (link != NULL && *link == ref->slot + 1 && fc_directory_unchanged(ref))
-		fc_unlink_entry(link, FC_SLOT_FREE);
-	LWLockRelease(lock);
-}
-
-void
 fc_directory_drop_restored(void)
 {
 	Assert(fc_directory_is_mine());
