@@ -69,8 +69,12 @@ def server() -> Iterator[Server]:
     shutil.rmtree(folder, ignore_errors=True)
 
 
+def tool(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "pgflash", *words], capture_output=True, text=True, cwd=ROOT)
+
+
 def doctor(*words: str) -> tuple[int, Any]:
-    done = subprocess.run([sys.executable, "-m", "pgflash", "doctor", *words, "--json"], capture_output=True, text=True, cwd=ROOT)
+    done = tool("doctor", *words, "--json")
     return done.returncode, json.loads(done.stdout)
 
 
@@ -131,6 +135,12 @@ def test_a_server_with_the_cache() -> None:
     made = Server(
         folder, shared_preload_libraries="pg_flashcache", pg_flashcache__file=missing, pg_flashcache__size="1MB", shared_buffers="2MB"
     )
+
+    def restart_with(line: str) -> None:
+        with (made.data / "postgresql.conf").open("a") as conf:
+            conf.write(f"{line}\n")
+        made.run("pg_ctl", "--silent", "--wait", "--timeout=300", f"--log={folder}/log", "restart")
+
     try:
         before = statuses(doctor(made.dsn, "--only", "server")[1])
         assert before["server.cache_state"] == "not looked"
@@ -161,30 +171,18 @@ def test_a_server_with_the_cache() -> None:
             assert results["server.cache_state"]["status"] == "not looked" and results["server.cache_state"]["reason"].endswith(grant)
             assert results["server.durable"]["status"] == "problem"
         # A cache that could not start for a typo is a problem to all who look, though its size is 0.
-        with (made.data / "postgresql.conf").open("a") as conf:
-            conf.write("pg_flashcache.size = '64G'\n")
-        made.run("pg_ctl", "--silent", "--wait", "--timeout=300", f"--log={folder}/log", "restart")
+        restart_with("pg_flashcache.size = '64G'")
         status, found = doctor(made.dsn, "--only", "server")
         state = next(item for item in found["checks"] if item["id"] == "server.cache_state")
         assert status == 11 and state["findings"][0]["what"] == 'disabled: the value of pg_flashcache.size is refused: "64G"'
-        shown = subprocess.run(
-            [sys.executable, "-m", "pgflash", "cluster", "status", made.dsn], capture_output=True, text=True, check=False
-        )
+        shown = tool("cluster", "status", made.dsn)
         assert shown.returncode == 11 and "refused" in shown.stdout
-        shown = subprocess.run(
-            [sys.executable, "-m", "pgflash", "monitoring", "sample", made.dsn], capture_output=True, text=True, check=True
-        )
-        assert "pg_flashcache_not_started 1" in shown.stdout.splitlines()
-        with (made.data / "postgresql.conf").open("a") as conf:
-            conf.write("pg_flashcache.size = 0\n")
-        made.run("pg_ctl", "--silent", "--wait", "--timeout=300", f"--log={folder}/log", "restart")
-        shown = subprocess.run(
-            [sys.executable, "-m", "pgflash", "monitoring", "sample", made.dsn], capture_output=True, text=True, check=True
-        )
-        assert "pg_flashcache_not_started 0" in shown.stdout.splitlines()
-        with (made.data / "postgresql.conf").open("a") as conf:
-            conf.write("shared_preload_libraries = ''\n")
-        made.run("pg_ctl", "--silent", "--wait", "--timeout=300", f"--log={folder}/log", "restart")
+        shown = tool("monitoring", "sample", made.dsn)
+        assert shown.returncode == 0 and "pg_flashcache_not_started 1" in shown.stdout.splitlines()
+        restart_with("pg_flashcache.size = 0")
+        shown = tool("monitoring", "sample", made.dsn)
+        assert shown.returncode == 0 and "pg_flashcache_not_started 0" in shown.stdout.splitlines()
+        restart_with("shared_preload_libraries = ''")
         _, found = doctor(made.dsn, "--only", "server")
         state = next(item for item in found["checks"] if item["id"] == "server.cache_state")
         assert state["status"] == "advice" and "shared_preload_libraries" in state["findings"][0]["subject"]

@@ -10,6 +10,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -194,6 +195,23 @@ def held_copies(server: Server, database: str) -> bool:
     )
 
 
+def begin_copy(server: Server, filled: str, space: str, other: psycopg.Connection[Any]) -> subprocess.Popen[str]:
+    """A move of a table there, which is held, by the other session, when its copy is complete."""
+    other.execute(f"SELECT pg_advisory_lock({HELD})".encode())
+    process = begin(
+        "place",
+        "apply",
+        server.dsn(filled),
+        f"--tablespace={space}",
+        ACCEPT,
+        "--window=now",
+        "--lock-timeout=600",
+        "--object=public.logged",
+    )
+    await_(lambda: held_copies(server, filled), "the copy")
+    return process
+
+
 @pytest.mark.parametrize("space", SPACES)
 def test_the_tool_is_killed(server: Server, disks: Disks, filled: str, space: str) -> None:
     """While a copy is there that is not committed: it goes, and the next run makes another."""
@@ -201,18 +219,7 @@ def test_the_tool_is_killed(server: Server, disks: Disks, filled: str, space: st
     hold(server, filled, "ALTER TABLE")
     before = settled(server, disks)
     with server.connect(filled) as other:
-        other.execute(f"SELECT pg_advisory_lock({HELD})".encode())
-        process = begin(
-            "place",
-            "apply",
-            server.dsn(filled),
-            f"--tablespace={space}",
-            ACCEPT,
-            "--window=now",
-            "--lock-timeout=600",
-            "--object=public.logged",
-        )
-        await_(lambda: held_copies(server, filled), "the copy")
+        process = begin_copy(server, filled, space, other)
         assert disks.used(space) - before[space] >= size
         process.kill()
         process.communicate()
@@ -255,18 +262,7 @@ def test_the_server_is_killed_in_a_copy(server: Server, disks: Disks, filled: st
     hold(server, filled, "ALTER TABLE")
     before = settled(server, disks)
     with contextlib.suppress(psycopg.Error), server.connect(filled) as other:
-        other.execute(f"SELECT pg_advisory_lock({HELD})".encode())
-        process = begin(
-            "place",
-            "apply",
-            server.dsn(filled),
-            f"--tablespace={space}",
-            ACCEPT,
-            "--window=now",
-            "--lock-timeout=600",
-            "--object=public.logged",
-        )
-        await_(lambda: held_copies(server, filled), "the copy")
+        process = begin_copy(server, filled, space, other)
         server.kill()
         output, _ = process.communicate(timeout=120)
         assert process.returncode == 4 and "Traceback" not in output, output
