@@ -30,6 +30,14 @@ def _memory(facts: Facts, server: Server) -> int:
     return min(total, facts.control.memory or total)
 
 
+def _view_of(facts: Facts) -> Server:
+    """A server with a cache, whose view was read."""
+    server = cache_of(facts)
+    if not server.cache:
+        raise CannotLook(server.cache_unasked or "pg_stat_flashcache cannot be read in this database")
+    return server
+
+
 @check(
     "server", "cache_state", "The cache is active", severity=Severity.PROBLEM,
     question="If the library is preloaded, or the extension is in this database: is the cache in use, or has it been starting for a minute at most, and if not, why?",
@@ -43,9 +51,7 @@ def cache_state(facts: Facts) -> Iterable[Finding]:
         what = "is without pg_flashcache, though the extension is in this database: there is no cache"
         yield Finding("shared_preload_libraries", what, (command, RESTART), severity=Severity.ADVICE)
         return
-    cache_of(facts)
-    if not server.cache:
-        raise CannotLook(server.cache_unasked or "pg_stat_flashcache cannot be read in this database")
+    _view_of(facts)
     state, reason = str(server.cache.get("state")), str(server.cache.get("reason") or "no reason is given")
     if reason == SIZE_0:
         raise DoesNotApply(reason)
@@ -70,9 +76,7 @@ def cache_state(facts: Facts) -> Iterable[Finding]:
     source="docs/operation.md, When the device fails; docs/views.md, pg_stat_flashcache_device",
 )  # fmt: skip
 def cache_devices(facts: Facts) -> Iterable[Finding]:
-    server = cache_of(facts)
-    if not server.cache:
-        raise CannotLook(server.cache_unasked or "pg_stat_flashcache cannot be read in this database")
+    server = _view_of(facts)
     if server.devices_unasked:
         raise CannotLook(server.devices_unasked)
     if not server.bytes("pg_flashcache.size"):
