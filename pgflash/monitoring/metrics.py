@@ -13,10 +13,10 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from pgflash.shown import literal
 from pgflash.state import WANTED
 
 Kind = Literal["counter", "gauge"]
+_WANTED = ", ".join(f"'{reason}'" for reason in WANTED)
 NEWEST = "1.1"
 VERSIONS = ("1.0", NEWEST)
 
@@ -101,7 +101,7 @@ SERVER = Group(
     (
         _moment("state_since", "When the cache entered its state."),
         Metric("not_started", "gauge", "", "1 if the cache is wanted and has not started: it is starting, or disabled though no setting says so.",
-               f"(state = 'starting' OR state = 'disabled' AND COALESCE(reason, '') NOT IN ({', '.join(map(literal, WANTED))}))::int"),
+               f"(state = 'starting' OR state = 'disabled' AND COALESCE(reason, '') NOT IN ({_WANTED}))::int"),
         Metric("waits_bounded", "gauge", "", "1 if no process waits for flash longer than io_timeout, 0 if one may, or it is not known.",
                "COALESCE(waits_bounded, false)::int", column="waits_bounded"),
         Metric("capacity_bytes", "gauge", "bytes", "Bytes of pages that the cache can hold.", "slots * 8192", column="slots"),

@@ -14,6 +14,7 @@
 #include "settings.h"
 #include "storage/proc.h"
 #include "utils/timestamp.h"
+#include "utils/wait_event.h"
 #include "writer/writer.h"
 #include "writer/writer_internal.h"
 
