@@ -27,7 +27,12 @@ MAX_SIZE_MB = 96  # pg_flashcache.max_size; a chunk has 1 MB
 FIRST_MB = 64  # what the first device has at the most
 LEAST = 64  # pages of a device
 NAMES = ("second", "third", "fourth")
-LIST_SQL = "SELECT path, size / 8192, state, device, coalesce(reason, '') FROM pg_stat_flashcache_device WHERE device > 1"
+# With the cache all its devices are disabled; the list has those that were disabled by themselves.
+LIST_SQL = (
+    "SELECT d.path, d.size / 8192, d.state, d.device, coalesce(d.reason, ''), d.state = 'disabled' AND d.reason IS DISTINCT FROM c.cause"
+    " FROM pg_stat_flashcache_device d, (SELECT CASE state WHEN 'disabled' THEN reason END AS cause FROM pg_stat_flashcache) c"
+    " WHERE d.device > 1"
+)
 # Faults of one device alone, whose number is the third argument.
 FAULTS = [*(fault for fault in DEVICE_FAULTS if fault[0] != "store_open"), ("store_sync", "error")]
 FAULT_SQL = (
@@ -85,7 +90,7 @@ class Devices(Session):
     def look(self) -> dict[str, pq.Row]:
         """The list is the one that we know, or, where there is a doubt, the one that would be; that is then known."""
         rows = {row[0] or "": row for row in self.run(LIST_SQL)}
-        found = {path: Device(int(row[1] or 0), row[2] != "disabled") for path, row in rows.items()}
+        found = {path: Device(int(row[1] or 0), row[5] == "f") for path, row in rows.items()}
         right = [self.known] + ([] if self.doubt is None else [self.after(*self.doubt)])
         if found not in right:
             raise Failure(f"the server has the devices {found}, and should have {' or '.join(str(known) for known in right)}")
