@@ -89,7 +89,7 @@ fc_stats_session(FcReads *reads)
 void
 fc_stats_read(uint64 *sums, TimestampTz *reset_at)
 {
-	const FcKept *kept = fc_stats_kept();
+	const FcKept *kept = fc_stats_kept;
 	FcKept		before = {0};
 	uint64		base[FC_COUNTERS] = {0};
 
@@ -132,7 +132,7 @@ void
 fc_stats_reset(void)
 {
 	TimestampTz now = GetCurrentTimestamp();
-	FcKept	   *kept = fc_stats_kept();
+	FcKept	   *kept = fc_stats_kept;
 	uint64		sums[FC_COUNTERS];
 
 	fc_stats_relation_reset();

@@ -198,6 +198,9 @@ extern TimestampTz fc_stats_reset_at(void);
 /* By how much a sum has grown since it was `earlier`, or since the last reset if that is later. */
 extern uint64 fc_stats_since(FcCounter counter, uint64 earlier);
 
+/* What was kept, in shared memory; NULL if the server can't (before 18). */
+extern FcKept *fc_stats_kept;
+
 /* ---- stats_kind.c ---- */
 
 /* Tells the server, while it loads its libraries, what is to be kept. */
@@ -205,9 +208,6 @@ extern void fc_stats_register_kind(void);
 
 /* Whether it is to be kept at the next shutdown. */
 extern void fc_stats_keep(bool keep);
-
-/* What was kept, in shared memory; NULL if the server can't (before 18). */
-extern FcKept *fc_stats_kept(void);
 
 /*
  * Does the session want all statistics from one moment, and have they been

@@ -36,10 +36,12 @@
  */
 #define FC_STATS_KIND 31
 
+/* In the postmaster, whose children inherit the pointer. */
 static void
 init_shmem(void *stats)
 {
-	memset(stats, 0, sizeof(FcKept));
+	fc_stats_kept = stats;
+	memset(fc_stats_kept, 0, sizeof(FcKept));
 }
 
 static void
@@ -99,12 +101,6 @@ fc_stats_keep(bool keep)
 	kind_info.write_to_file = keep;
 }
 
-FcKept *
-fc_stats_kept(void)
-{
-	return registered ? pgstat_get_custom_shmem_data(FC_STATS_KIND) : NULL;
-}
-
 bool
 fc_stats_snapshot(uint64 *sums, TimestampTz *reset_at)
 {
@@ -129,12 +125,6 @@ fc_stats_register_kind(void)
 void
 fc_stats_keep(bool keep)
 {
-}
-
-FcKept *
-fc_stats_kept(void)
-{
-	return NULL;
 }
 
 bool

@@ -18,6 +18,7 @@
 #include "storage/proc.h"
 
 FcStats    *fc_stats = NULL;
+FcKept	   *fc_stats_kept = NULL;
 int			fc_stats_my_stripe = -1;
 uint64		fc_stats_mine[FC_COUNTERS];
 FcWorkersCell *fc_stats_leader = NULL;
