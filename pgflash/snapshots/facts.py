@@ -75,6 +75,7 @@ class Facts:
     writes: list[Row]
     pages_written: float  # of the relations of the database and shared ones, those of `writes` and those that are not listed
     statements: list[Row]
+    statements_lack: str  # their texts, and why; empty: nothing
     flash_statements: list[Row]
     flash_statements_why: str  # there are none, if that is because of the settings
     io: list[Row]
@@ -164,6 +165,7 @@ def facts(interval: Interval) -> Facts:
         writes=sorted((row for row in flash if blocks_written(row) > 0), key=lambda row: (-blocks_written(row), row.key))[:TOP],
         pages_written=sum(blocks_written(row) for row in _flash_relations(interval)),
         statements=_top(statements, "total_exec_time"),
+        statements_lack=interval.lacking("statements"),
         flash_statements=_top([row for row in interval.rows("flash_statements") if "rest" not in row.labels], "disk_read_time_us", "disk_reads"),
         flash_statements_why=_why_no_statements(interval),
         io=sorted(interval.rows("io"), key=lambda row: -(row.get("reads") + row.get("writes")))[:TOP],

@@ -11,6 +11,8 @@ from pgflash.pilot import db
 from pgflash.pilot.db import Connection
 from pgflash.snapshots.moments import Moment
 
+LASTING = ("query",)  # labels that stay as they were where a later snapshot lacks them
+
 
 @dataclass
 class Row:
@@ -79,6 +81,12 @@ class Interval:
         words = "; ".join(reasons) or "not in these snapshots"
         return words if not with_it else f"in {with_it} of {len(self.steps)} snapshots only: {words}"
 
+    def lacking(self, section: str) -> str:
+        """What its rows do not have, and why; empty: nothing."""
+        without = [step.problems[section] for step in self.steps if section in step.sections and section in step.problems]
+        words = "; ".join(dict.fromkeys(without))
+        return words if len(without) in (0, len(self.steps)) else f"in {len(without)} of {len(self.steps)} snapshots {words}"
+
 
 def load(connection: Connection, schema: str, first: Moment, last: Moment) -> Interval:
     """Sections of all snapshots after the first, to the last."""
@@ -115,7 +123,7 @@ def added(steps: list[Step]) -> dict[str, dict[str, Row]]:
                 if known is None:
                     there[key] = Row(key, dict(row.labels), dict(row.moved))
                     continue
-                known.labels = dict(row.labels)
+                known.labels = {name: known.labels[name] for name in LASTING if name in known.labels} | row.labels
                 for name, value in row.moved.items():
                     known.moved[name] = known.moved.get(name, 0.0) + value
     return total

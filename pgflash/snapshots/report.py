@@ -76,7 +76,8 @@ def asked(interval: Interval) -> list[str]:
 
 
 def missing(found: Facts) -> list[str]:
-    return [f"Missing, {SECTIONS[name]}: {problem}." for name, problem in found.missing.items()]
+    told = [f"Missing, {SECTIONS[name]}: {problem}." for name, problem in found.missing.items()]
+    return [*told, f"{SECTIONS['statements']}: {found.statements_lack}."] if found.statements_lack else told
 
 
 def count(value: float | None) -> str:
@@ -387,7 +388,7 @@ def query(row: Row) -> str:
 def _statements(found: Facts) -> Figure:
     total = found.time.seconds * 1000 if found.time else 0.0
     rows = [
-        [query(row), row.label("datname"), show_number(row.get("calls")), show_number(row.get("total_exec_time") / 1000),
+        [query(row) or by_number(row), row.label("datname"), show_number(row.get("calls")), show_number(row.get("total_exec_time") / 1000),
          share(row.get("total_exec_time"), total), show_ms(row.get("total_exec_time") / row.get("calls")) if row.get("calls") else "-",
          show_number(row.get("shared_blks_read"))]
         for row in found.statements
@@ -396,15 +397,23 @@ def _statements(found: Facts) -> Figure:
     return table("statements", "Top statements by time", "Which statements pay?", Grid(head, rows), why(found, "statements"))
 
 
+def is_nested(row: Row) -> bool:
+    return row.key.endswith("/false")  # userid, dbid, queryid, toplevel
+
+
+def by_number(row: Row) -> str:
+    """A statement without a text."""
+    parts = row.key.split("/")
+    number = parts[2] if len(parts) == 4 else row.key
+    return f"{'nested statement' if is_nested(row) else 'statement'}, query identifier {number}, text not known"
+
+
 def flash_query(row: Row, known: dict[str, str]) -> str:
     """By the text, else by the identifier; of one that another statement has called, this is said."""
-    parts = row.key.split("/")  # userid, dbid, queryid, toplevel
-    nested = parts[-1] == "false"
     text = query(row) or known.get(row.key, "")
     if text:
-        return f"nested: {text}" if nested else text
-    number = parts[2] if len(parts) == 4 else row.key
-    return f"{'nested statement' if nested else 'statement'}, query identifier {number}, text not known"
+        return f"nested: {text}" if is_nested(row) else text
+    return by_number(row)
 
 
 def _flash_statements(found: Facts) -> Figure:
@@ -422,7 +431,7 @@ def _flash_statements(found: Facts) -> Figure:
         Grid(head, rows),
         why(found, "flash_statements", found.flash_statements_why or "Nothing was counted."),
     )
-    if any(row.key.endswith("/false") for row in found.flash_statements):
+    if any(is_nested(row) for row in found.flash_statements):
         figure.conditions = "Reads of nested statements are also counted for the statement that called them: they do not add up."
     return figure
 

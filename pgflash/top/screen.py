@@ -9,6 +9,7 @@ from rich.text import Text
 from pgflash import devices
 from pgflash.shown import cell, visible
 from pgflash.top.rates import RELATION_ORDERS, STATEMENT_ORDERS, Rates, Source, ordered
+from pgflash.top.sample import TEXTS
 from pgflash.top.watch import View
 from pgflash.units import show_bytes, show_number
 
@@ -128,7 +129,8 @@ def statements(found: Rates, order: str, rows: int, fitted: bool = True) -> Rend
     for row in ordered(found.statements, STATEMENT_ORDERS, order)[:rows]:
         each = (row.calls, row.disk_reads, row.disk_read_time_s * 1000, row.hits, row.read_time_s * 1000)
         table.add_row(str(row.queryid or NONE), *(number(value / found.interval_s) for value in each), cell(row.query or NONE))
-    return table
+    why = (Text(visible(text), no_wrap=fitted, overflow="ellipsis") for text in found.missing if text.startswith(TEXTS))
+    return Group(table, *why)
 
 
 def _why(found: Rates, view: str) -> str:
