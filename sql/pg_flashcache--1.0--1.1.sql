@@ -741,7 +741,18 @@ DECLARE
 	bare oid;
 	writer integer;
 	background integer[];
+	timeline integer := CASE WHEN NOT pg_is_in_recovery() THEN
+		('x' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::integer END;
+	another boolean;
 BEGIN
+	/*
+	 * A standby that was promoted has the state that its primary stored, and counters of its own: nothing is to be compared.  It is
+	 * told by its timeline.
+	 */
+	another := coalesce((before #>> '{settings,timeline}')::integer <> timeline, false);
+	IF another THEN
+		before := '{}';
+	END IF;
 	PERFORM pg_stat_clear_snapshot();
 	/*
 	 * rows: what is read, %s is the view.  keys: what tells its rows apart.  labels: what is shown of them; more: labels
@@ -989,7 +1000,8 @@ BEGIN
 				state := state || jsonb_build_object('background', jsonb_build_object('pids', to_jsonb(background)));
 			END IF;
 			IF data IS NULL THEN
-				problem := 'counted from this snapshot on';
+				problem := CASE WHEN another THEN 'counted from this snapshot on, the first after a failover'
+					ELSE 'counted from this snapshot on' END;
 			END IF;
 		EXCEPTION WHEN OTHERS THEN
 			data := NULL;
@@ -1001,13 +1013,14 @@ BEGIN
 	END LOOP;
 
 	section := 'settings';
-	state := NULL;
+	state := jsonb_build_object('timeline', timeline);
 	reset := false;
 	problem := NULL;
-	SELECT jsonb_build_array(jsonb_build_object('key', '', 'moved', '{}'::jsonb, 'labels', jsonb_object_agg(s.name, current_setting(s.name))))
+	SELECT jsonb_build_array(jsonb_build_object('key', '', 'moved', '{}'::jsonb, 'labels', jsonb_build_object('timeline', timeline)
+		|| jsonb_object_agg(s.name, current_setting(s.name))))
 	INTO data FROM pg_settings s
 	WHERE s.name LIKE 'pg\_flashcache.%' AND s.name NOT IN ('pg_flashcache.file', 'pg_flashcache.follow_conninfo')
-		OR s.name LIKE 'pg\_wait\_sampling.%' OR s.name IN ('shared_buffers', 'effective_cache_size', 'max_connections', 'track_io_timing', 'block_size', 'io_method',
+		OR s.name LIKE 'pg\_wait\_sampling.%' OR s.name IN ('cluster_name', 'shared_buffers', 'effective_cache_size', 'max_connections', 'track_io_timing', 'block_size', 'io_method',
 			'checkpoint_timeout', 'max_wal_size', 'work_mem', 'compute_query_id');
 	RETURN NEXT;
 END

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from pgflash.snapshots.interval import Interval, Row
+from pgflash.snapshots.interval import Interval, Row, Taker
 from pgflash.snapshots.waits import ALL_OF_IT, DatabaseTime, database_time
 
 TOP = 20
@@ -82,6 +82,8 @@ class Facts:
     cpu_busy: float | None  # share of a local server's processors
     kcache_cpu_s: float | None
     restarted: bool
+    servers: list[Taker]  # that took the snapshots
+    standby: bool  # the report was asked of a standby: what is in it is others'
     resets: list[str]
     missing: dict[str, str]
     notes: list[str] = field(default_factory=list)
@@ -172,6 +174,8 @@ def facts(interval: Interval) -> Facts:
         cpu_busy=busy / (busy + idle) if busy + idle > 0 else None,
         kcache_cpu_s=_sum(kcache, "exec_user_time") + _sum(kcache, "exec_system_time") if kcache else None,
         restarted=interval.restarted,
+        servers=interval.takers,
+        standby=interval.standby,
         resets=interval.resets,
         missing=missing,
         notes=interval.notes,

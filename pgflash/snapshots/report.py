@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pgflash.pilot.report.model import Figure, Grid, Series, Verdict
 from pgflash.snapshots import verdict
 from pgflash.snapshots.facts import SECTIONS, Facts, blocks_written, facts
-from pgflash.snapshots.interval import Interval, Row, Step, added
+from pgflash.snapshots.interval import Interval, Row, Step, Taker, added
 from pgflash.snapshots.verdict import percent
 from pgflash.snapshots.waits import ALL_OF_IT, CLASSES, NAMED, DatabaseTime, database_time
 from pgflash.units import show_bytes, show_ms, show_number, show_seconds
@@ -34,7 +34,7 @@ def make(interval: Interval) -> tuple[Report, Facts]:
     found = facts(interval)
     report = Report(
         f"Database {found.database}, snapshots {found.first} to {found.last}",
-        f"{found.since} to {found.until}, {show_seconds(found.seconds)}, {len(interval.steps) + 1} snapshots, PostgreSQL {version(found)}.",
+        f"{found.since} to {found.until}, {show_seconds(found.seconds)}, {len(interval.steps) + 1} snapshots, PostgreSQL {version(found)}{taken_by(found)}.",
         verdict.of_one(found),
         warnings=warnings(found),
         notes=[*asked(interval), *found.notes, *missing(found)],
@@ -46,13 +46,22 @@ def make(interval: Interval) -> tuple[Report, Facts]:
     return report, found
 
 
+def taken_by(found: Facts) -> str:
+    return f", taken by {named(found.servers)}" if named(found.servers) else ""
+
+
 def version(found: Facts) -> str:
     return f"{found.version // 10000}.{found.version % 10000}"
 
 
 def warnings(found: Facts) -> list[str]:
-    told = []
-    if found.restarted:
+    told = [elsewhere(found.servers)] if found.standby else []
+    if len(found.servers) > 1:
+        told.append(
+            f"There was a failover in this interval, and {named(found.servers) or 'more than one server'} took snapshots, each of its own load."
+            " What the later server did before its first snapshot is left out."
+        )
+    elif found.restarted:
         told.append(
             "The server was started again in this interval: what counters had counted between the last snapshot and its end may be missing."
         )
@@ -65,6 +74,17 @@ def warnings(found: Facts) -> list[str]:
             " database time and its shares are taken to be the same in the rest."
         )
     return told
+
+
+def named(takers: list[Taker]) -> str:
+    """Those that took the snapshots, by their names; empty if they have none."""
+    return " and ".join(dict.fromkeys(one.name for one in takers if one.name))
+
+
+def elsewhere(takers: list[Taker]) -> str:
+    """For who asks a standby."""
+    which = f", {named(takers)}" if named(takers) else ""
+    return f"This server is a standby: the snapshots, and the load in them, are those of its primary{which}, and not its own."
 
 
 def asked(interval: Interval) -> list[str]:
@@ -174,7 +194,7 @@ def single(interval: Interval, step: Step) -> Interval:
     from pgflash.snapshots.moments import Moment
 
     first = Moment(step.id - 1, step.taken_at - timedelta(seconds=step.seconds))
-    return Interval(first, Moment(step.id, step.taken_at), interval.database, [], [step], False, added([step]))
+    return Interval(first, Moment(step.id, step.taken_at), interval.database, [], [step], False, sections=added([step]))
 
 
 def _waits_over_time(interval: Interval) -> Figure:

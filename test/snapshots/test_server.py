@@ -112,9 +112,9 @@ def test_a_statement_in_another_encoding(database: Database) -> None:
     why = 'without texts: invalid byte sequence for encoding "UTF8": 0xe9 0x22 0x20'
     database.pgflash("snapshot")
     numbers = {}
-    for name in ("known", "before", "after"):
+    for columns, name in (("", "known"), ("1, ", "before"), ("1, 2, ", "after")):
         for _ in range(3):
-            database.sql(f"SELECT 4711 AS {name} FROM pg_sleep(0.2)")
+            database.sql(f"SELECT {columns}4711 AS {name} FROM pg_sleep(0.2)")
         numbers[name] = database.sql(f"SELECT queryid FROM pg_stat_statements WHERE query LIKE '%AS {name} %'") if name != "after" else ""
         if name == "before":  # its text is in no snapshot
             with psycopg.connect(make_conninfo(database.dsn, dbname=raw, client_encoding="SQL_ASCII"), autocommit=True) as other:
