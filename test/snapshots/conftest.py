@@ -24,17 +24,16 @@ def restart(server: Server) -> None:
     subprocess.run(server.restart_command, shell=True, check=True, cwd="/", stdout=subprocess.DEVNULL)  # noqa: S602
 
 
-@dataclass(frozen=True)
-class Place:
-    """Of a server that is not made by pilot.servers."""
+class Copy(Server):
+    """One that is there: a standby."""
 
-    folder: Path
-    bin: str
+    def __init__(self, folder: Path, bin_: str) -> None:
+        self.folder, self.data, self.bin = folder, folder / "data", bin_
 
 
 @dataclass
 class Database:
-    server: Server | Place
+    server: Server
     name: str
 
     @property
@@ -105,7 +104,7 @@ def standby(database: Database) -> Iterator[Database]:
             [*control, f"--log={folder}/data/log", f"--options={options}", "start"], check=True, cwd="/", stdout=subprocess.DEVNULL
         )
         try:
-            yield Database(Place(folder, first.bin), database.name)
+            yield Database(Copy(folder, first.bin), database.name)
         finally:
             subprocess.run([*control, "--mode=immediate", "stop"], check=False, cwd="/", stdout=subprocess.DEVNULL)
 
