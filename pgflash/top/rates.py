@@ -72,7 +72,7 @@ class Rates:
     relations: list[Relation] | None
     statements: list[Statement] | None
     missing: list[str]
-    devices_off: list[dict[str, Any]]
+    devices_off: list[dict[str, Any]] | None
 
     def as_json(self) -> dict[str, Any]:
         return {**asdict(self), "at": self.at.isoformat()}

@@ -74,7 +74,7 @@ class Sample:
     relations: list[dict[str, Any]] | None = None
     statements: list[dict[str, Any]] | None = None
     latency: list[dict[str, Any]] | None = None
-    devices_off: list[dict[str, Any]] = field(default_factory=list)
+    devices_off: list[dict[str, Any]] | None = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
 
 
