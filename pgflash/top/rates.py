@@ -35,6 +35,7 @@ class Relation:
     writes: int
     read_time_s: float
     disk_read_time_s: float
+    shared: bool = False  # a catalog of the server, which each of its databases has, with the same counters
 
 
 @dataclass(frozen=True)
@@ -204,7 +205,7 @@ def _relations(before: Sample, after: Sample) -> list[Relation] | None:
         Relation(
             row["schema"] or "", row["relation"] or (ELSE if row["relid"] is None else str(row["relid"])),
             change["hits"], change["disk_reads"], change["os_cache_hits"], change["writes"], change["read_time_us"] / 1e6,
-            change["disk_read_time_us"] / 1e6,
+            change["disk_read_time_us"] / 1e6, bool(row.get("shared")),
         )
         for row, change in found
     ]  # fmt: skip

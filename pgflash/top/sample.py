@@ -34,7 +34,8 @@ FROM (SELECT sum(xact_commit + xact_rollback)::bigint AS transactions, sum(blks_
              (sum(blk_read_time) * 1000)::bigint AS blk_read_time_us FROM pg_stat_database) total
 """
 _RELATIONS = """
-SELECT relid, pg_relation_filenode(relid) AS file, min(schema) AS schema, min(relation) AS relation, sum(hits)::bigint AS hits,
+SELECT relid, pg_relation_filenode(relid) AS file,
+       EXISTS (SELECT FROM pg_class c WHERE c.oid = relid AND c.relisshared) AS shared, min(schema) AS schema, min(relation) AS relation, sum(hits)::bigint AS hits,
        sum(read_time_us)::bigint AS read_time_us, sum(disk_reads)::bigint AS disk_reads,
        sum(disk_read_time_us)::bigint AS disk_read_time_us, sum(os_cache_hits)::bigint AS os_cache_hits,
        sum(disk_writes + disk_extends)::bigint AS writes
