@@ -14,10 +14,10 @@ OFF = (
 )
 
 
-def off(connection: Connection, schema: str) -> list[dict[str, Any]]:
-    """Number, path and reason of each; none without the view. The schema is quoted."""
+def off(connection: Connection, schema: str) -> list[dict[str, Any]] | None:
+    """Number, path and reason of each; none without the view, None where this role may not read it. The schema is quoted."""
     if VIEW not in members(connection, (VIEW,)):
-        return []
+        return None if exists(connection, VIEW) else []
     return connection.execute(OFF.replace("{schema}", schema).encode()).fetchall()
 
 

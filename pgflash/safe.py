@@ -33,7 +33,7 @@ HINT = (
 _SETTINGS = {
     "search_path": "pg_catalog, pg_temp", "client_encoding": "UTF8", "datestyle": "ISO", "intervalstyle": "postgres", "bytea_output": "hex",
     "extra_float_digits": "1", "quote_all_identifiers": "off", "standard_conforming_strings": "on", "transform_null_equals": "off",
-    "default_transaction_isolation": "read committed", "default_transaction_deferrable": "off", "jit": "off",
+    "client_min_messages": "notice", "default_transaction_isolation": "read committed", "default_transaction_deferrable": "off", "jit": "off",
 }  # fmt: skip
 _SET = "SELECT " + ", ".join(f"pg_catalog.set_config('{name}', '{value}', false)" for name, value in _SETTINGS.items())
 _EXTENSION = """

@@ -512,7 +512,7 @@ CREATE FUNCTION pg_flashcache_statement_stat(
 	OUT query text)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'fc_statement_stat'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION pg_flashcache_statement_stat(boolean) IS
 	'what statements have read; see view pg_stat_flashcache_statements';
@@ -546,7 +546,7 @@ COMMENT ON COLUMN pg_stat_flashcache_statements.disk_read_time_us IS
 COMMENT ON COLUMN pg_stat_flashcache_statements.os_cache_hits IS
 	'pages that were on flash but left to the page cache of the kernel, which held them; in disk_reads too';
 COMMENT ON COLUMN pg_stat_flashcache_statements.query IS
-	'its text, from pg_stat_statements; NULL where that is not installed, or does not show it';
+	'its text, from pg_stat_statements; NULL where that is not installed, or does not show it, as with a text of another database that has no form in the encoding of this one';
 
 CREATE FUNCTION pg_flashcache_latency_stat(
 	OUT backend_type text,
@@ -738,9 +738,21 @@ DECLARE
 	epoch text;
 	known jsonb;
 	statement text;
+	bare oid;
 	writer integer;
 	background integer[];
+	timeline integer := CASE WHEN NOT pg_is_in_recovery() THEN
+		('x' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::integer END;
+	another boolean;
 BEGIN
+	/*
+	 * A standby that was promoted has the state that its primary stored, and counters of its own: nothing is to be compared.  It is
+	 * told by its timeline.
+	 */
+	another := coalesce((before #>> '{settings,timeline}')::integer <> timeline, false);
+	IF another THEN
+		before := '{}';
+	END IF;
 	PERFORM pg_stat_clear_snapshot();
 	/*
 	 * rows: what is read, %s is the view.  keys: what tells its rows apart.  labels: what is shown of them; more: labels
@@ -958,15 +970,38 @@ BEGIN
 				format(source.rows, relation::regclass),
 				coalesce(epoch, 'NULL::text'),
 				CASE source.epoch WHEN '' THEN 'fell' ELSE CASE WHEN epoch IS NULL THEN 'since' ELSE 'epoch' END END);
-			EXECUTE statement INTO data, state, reset
-				USING known, source.weights, top_rows, source.section IN ('cache', 'advice'), source.section = 'database', source.section <> 'relations',
-					background, source.section = 'wait_sampling';
+			BEGIN
+				EXECUTE statement INTO data, state, reset
+					USING known, source.weights, top_rows, source.section IN ('cache', 'advice'), source.section = 'database',
+						source.section <> 'relations', background, source.section = 'wait_sampling';
+			EXCEPTION WHEN character_not_in_repertoire OR untranslatable_character OR undefined_function THEN
+				/*
+				 * pg_stat_statements has texts of all databases, and answers nobody while one of them has no form in the encoding of
+				 * this one.  The function behind it gives counters without texts.
+				 */
+				problem := SQLERRM;
+				SELECT p.oid INTO bare
+				FROM pg_extension e
+					JOIN pg_depend d ON d.refclassid = 'pg_extension'::regclass AND d.refobjid = e.oid AND d.deptype = 'e'
+					JOIN pg_proc p ON d.classid = 'pg_proc'::regclass AND p.oid = d.objid
+					JOIN pg_language l ON l.oid = p.prolang
+				WHERE source.section = 'statements' AND e.extname = source.extension AND p.proname = 'pg_stat_statements'
+					AND p.pronargs = 1 AND p.proargtypes[0] = 'bool'::regtype AND l.lanname = 'c' AND p.pronamespace = e.extnamespace;
+				IF bare IS NULL THEN
+					RAISE;
+				END IF;
+				EXECUTE replace(statement, format('FROM %s s LEFT JOIN', relation::regclass), format('FROM %s(false) s LEFT JOIN', bare::regproc))
+					INTO data, state, reset
+					USING known, source.weights, top_rows, false, false, true, background, false;
+				problem := 'without texts: ' || problem;
+			END;
 			-- Its counts are of those that are taken for sessions: they may fall where a process is known better than before.
 			IF source.section = 'wait_sampling' THEN
 				state := state || jsonb_build_object('background', jsonb_build_object('pids', to_jsonb(background)));
 			END IF;
 			IF data IS NULL THEN
-				problem := 'counted from this snapshot on';
+				problem := CASE WHEN another THEN 'counted from this snapshot on, the first after a failover'
+					ELSE 'counted from this snapshot on' END;
 			END IF;
 		EXCEPTION WHEN OTHERS THEN
 			data := NULL;
@@ -978,13 +1013,14 @@ BEGIN
 	END LOOP;
 
 	section := 'settings';
-	state := NULL;
+	state := jsonb_build_object('timeline', timeline);
 	reset := false;
 	problem := NULL;
-	SELECT jsonb_build_array(jsonb_build_object('key', '', 'moved', '{}'::jsonb, 'labels', jsonb_object_agg(s.name, current_setting(s.name))))
+	SELECT jsonb_build_array(jsonb_build_object('key', '', 'moved', '{}'::jsonb, 'labels', jsonb_build_object('timeline', timeline)
+		|| jsonb_object_agg(s.name, current_setting(s.name))))
 	INTO data FROM pg_settings s
 	WHERE s.name LIKE 'pg\_flashcache.%' AND s.name NOT IN ('pg_flashcache.file', 'pg_flashcache.follow_conninfo')
-		OR s.name LIKE 'pg\_wait\_sampling.%' OR s.name IN ('shared_buffers', 'effective_cache_size', 'max_connections', 'track_io_timing', 'block_size', 'io_method',
+		OR s.name LIKE 'pg\_wait\_sampling.%' OR s.name IN ('cluster_name', 'shared_buffers', 'effective_cache_size', 'max_connections', 'track_io_timing', 'block_size', 'io_method',
 			'checkpoint_timeout', 'max_wal_size', 'work_mem', 'compute_query_id');
 	RETURN NEXT;
 END

@@ -14,6 +14,7 @@
 
 #include <sys/stat.h>
 
+#include "access/xact.h"
 #include "cache/cache.h"
 #include "catalog/pg_authid_d.h"
 #include "compat.h"
@@ -32,6 +33,8 @@
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
 #include "utils/hsearch.h"
+#include "utils/resowner.h"
+#include "utils/timestamp.h"
 #include "utils/tuplestore.h"
 
 FC_EXPORT Datum fc_relation_stat(PG_FUNCTION_ARGS);
@@ -324,6 +327,83 @@ read_statement(uint32 i, bool sees_all, FcStatement *s, uint64 *c)
 	return fc_stats_statement_read(i, s, c) && (sees_all || has_privs_of_role(GetUserId(), s->user));
 }
 
+/* Asks that function, and takes what it has of those statements. */
+static void
+ask_for_texts(Oid function, HTAB *texts)
+{
+	ReturnSetInfo rsinfo = {.type = T_ReturnSetInfo,.allowedModes = SFRM_Materialize};
+	FmgrInfo	flinfo;
+
+	LOCAL_FCINFO(call, 1);
+
+	rsinfo.econtext = CreateStandaloneExprContext();
+	rsinfo.returnMode = SFRM_ValuePerCall;
+	fmgr_info(function, &flinfo);
+	InitFunctionCallInfoData(*call, &flinfo, 1, InvalidOid, NULL, (Node *) &rsinfo);
+	call->args[0].value = BoolGetDatum(true);
+	call->args[0].isnull = false;
+	(void) FunctionCallInvoke(call);
+	if (rsinfo.returnMode == SFRM_Materialize && rsinfo.setResult != NULL)
+	{
+		take_texts(texts, rsinfo.setResult, rsinfo.setDesc);
+		tuplestore_end(rsinfo.setResult);
+	}
+	FreeExprContext(rsinfo.econtext, true);
+}
+
+/* That a text has no form in the encoding of this database. */
+static bool
+of_encoding(int sqlstate)
+{
+	/* the last one: nothing converts between the two */
+	return sqlstate == ERRCODE_CHARACTER_NOT_IN_REPERTOIRE || sqlstate == ERRCODE_UNTRANSLATABLE_CHARACTER ||
+		sqlstate == ERRCODE_UNDEFINED_FUNCTION;
+}
+
+/*
+ * pg_stat_statements has the statements of all databases, in their encodings,
+ * and answers nobody while one of them can't be converted.  That is no reason
+ * to show no counters: false then, and `problem` says why.
+ */
+static bool
+try_texts(Oid function, HTAB *texts, char *problem, Size size)
+{
+	MemoryContext context = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
+	volatile bool done = false;
+
+	BeginInternalSubTransaction(NULL);
+	MemoryContextSwitchTo(context);
+	PG_TRY();
+	{
+		ask_for_texts(function, texts);
+		ReleaseCurrentSubTransaction();
+		MemoryContextSwitchTo(context);
+		CurrentResourceOwner = owner;
+		done = true;
+	}
+	PG_CATCH();
+	{
+		ErrorData  *error;
+
+		MemoryContextSwitchTo(context);
+		error = CopyErrorData();
+		FlushErrorState();
+		RollbackAndReleaseCurrentSubTransaction();
+		MemoryContextSwitchTo(context);
+		CurrentResourceOwner = owner;
+		if (!of_encoding(error->sqlerrcode))
+			ReThrowError(error);
+		strlcpy(problem, error->message, size);
+		FreeErrorData(error);
+	}
+	PG_END_TRY();
+	return done;
+}
+
+/* A session that could not have the texts asks for them again after an hour: each time that fails costs it their size in memory. */
+#define TEXTS_AGAIN_MS (60 * 60 * 1000)
+
 /*
  * The texts of those statements, as far as this user may see them; NULL where
  * they can't be had.  Of others, and of what is longer than LONGEST_TEXT, there
@@ -332,41 +412,41 @@ read_statement(uint32 i, bool sees_all, FcStatement *s, uint64 *c)
 static HTAB *
 read_texts(bool sees_all)
 {
+	static TimestampTz failed_at = 0;
+	static char problem[256];
 	HASHCTL		ctl = {.keysize = sizeof(TextKey),.entrysize = sizeof(TextEntry),.hcxt = CurrentMemoryContext};
 	Oid			function = find_function();
-	ReturnSetInfo rsinfo = {.type = T_ReturnSetInfo,.allowedModes = SFRM_Materialize};
-	FmgrInfo	flinfo;
+	TimestampTz now = GetCurrentTimestamp();
 	HTAB	   *texts;
 	FcStatement s = {0};
 	uint64		c[FC_PLACE_COUNTERS] = {0};
 
-	LOCAL_FCINFO(call, 1);
-
 	if (!OidIsValid(function))
 		return NULL;
-	rsinfo.econtext = CreateStandaloneExprContext();
-	rsinfo.returnMode = SFRM_ValuePerCall;
-	fmgr_info(function, &flinfo);
-	InitFunctionCallInfoData(*call, &flinfo, 1, InvalidOid, NULL, (Node *) &rsinfo);
-	call->args[0].value = BoolGetDatum(true);
-	call->args[0].isnull = false;
-	(void) FunctionCallInvoke(call);
-	texts = hash_create("statement texts", 256, &ctl, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
-	for (uint32 i = 0; i < fc_stats_statement_places(); i++)
-		if (read_statement(i, sees_all, &s, c))
-		{
-			TextKey		key = {s.user, s.db, s.query, s.toplevel};
-			TextEntry  *entry = hash_search(texts, &key, HASH_ENTER, NULL);
-
-			entry->text = NULL;
-		}
-	if (rsinfo.returnMode == SFRM_Materialize && rsinfo.setResult != NULL)
+	if (failed_at == 0 || TimestampDifferenceExceeds(failed_at, now, TEXTS_AGAIN_MS))
 	{
-		take_texts(texts, rsinfo.setResult, rsinfo.setDesc);
-		tuplestore_end(rsinfo.setResult);
+		texts = hash_create("statement texts", 256, &ctl, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+		for (uint32 i = 0; i < fc_stats_statement_places(); i++)
+			if (read_statement(i, sees_all, &s, c))
+			{
+				TextKey		key = {s.user, s.db, s.query, s.toplevel};
+				TextEntry  *entry = hash_search(texts, &key, HASH_ENTER, NULL);
+
+				entry->text = NULL;
+			}
+		failed_at = 0;
+		/* a parallel query can't have a subtransaction */
+		if (IsInParallelMode())
+			ask_for_texts(function, texts);
+		else if (!try_texts(function, texts, problem, sizeof(problem)))
+			failed_at = now;
+		if (failed_at == 0)
+			return texts;
 	}
-	FreeExprContext(rsinfo.econtext, true);
-	return texts;
+	ereport(NOTICE,
+			(errmsg("texts of statements are not shown: %s", problem),
+			 errhint("pg_stat_statements has one of a database with another encoding. pg_stat_statements(false) shows of which databases it has statements, pg_stat_statements_reset() removes those of one, and a new session shows texts again.")));
+	return NULL;
 }
 
 static const char *

@@ -188,6 +188,6 @@ def _cache(connection: Connection, database: str, missing: list[str]) -> dict[st
         return connection.execute(f"SELECT * FROM {found.schema}.{view}".encode()).fetchone() if view in there else None
 
     return {
-        "version": found.version, "stat": one(STAT), "warmth": one(WARMTH), "devices_off": devices.off(connection, found.schema),
+        "version": found.version, "stat": one(STAT), "warmth": one(WARMTH), "devices_off": devices.off(connection, found.schema) or [],
         "devices_unasked": devices.unasked(connection, found.role) if STAT in there else "",  # else it is said of the cache as a whole
     }  # fmt: skip

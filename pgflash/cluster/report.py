@@ -197,8 +197,8 @@ def make(who: Found, interval_s: float, timeout_s: float, share: float, rows: in
         moved = rates(old[0], new[0]) if old and new else None
         parts.append(Part(look, moved, is_down or was_down, new[1] if new else []))
     said = [
-        f"{', '.join(part.look.node.name for part in one)} are databases of one server: it is in the sums once, and what each of them calls"
-        " everything else is not, since the others' relations are in it"
+        f"{', '.join(part.look.node.name for part in one)} are databases of one server: it and its shared catalogs are in the sums once, and"
+        " what each of them calls everything else is not, since the others' relations are in it"
         for one in _by_server(parts) if len(one) > 1
     ]  # fmt: skip
     return Report(
@@ -222,12 +222,17 @@ def _once(parts: Sequence[Part]) -> list[Part]:
 
 def _summed(parts: Sequence[Part]) -> list[Summed]:
     found: dict[str, Summed] = {}
-    shared = {part.look.node.name for one in _by_server(parts) if len(one) > 1 for part in one}
+    servers = {part.look.node.name: (number, len(one) > 1) for number, one in enumerate(_by_server(parts)) for part in one}
+    counted_there: set[tuple[int, str]] = set()
     for part in parts:
+        server, several = servers[part.look.node.name]
         for row in (part.rates.relations if part.rates else None) or []:
-            if row.relation == ELSE and not row.schema and part.look.node.name in shared:
+            if row.relation == ELSE and not row.schema and several:
                 continue
             name = f"{row.schema}.{row.relation}" if row.schema else row.relation
+            if row.shared and (server, name) in counted_there:
+                continue
+            counted_there.add((server, name))
             was = found.get(name) or Summed(name, 0, 0, 0, 0.0)
             found[name] = Summed(
                 name, was.nodes + 1, was.hits + row.hits, was.disk_reads + row.disk_reads, was.disk_read_time_s + row.disk_read_time_s

@@ -10,7 +10,7 @@ from pgflash.place import observe
 from pgflash.place.observe import Counters, Observation, Snapshot, Unit
 from pgflash.snapshots.interval import Interval, Row, load
 from pgflash.snapshots.moments import between
-from pgflash.snapshots.report import asked
+from pgflash.snapshots.report import asked, elsewhere
 from pgflash.snapshots.server import schema_of
 from pgflash.units import counted, show_number
 
@@ -39,7 +39,7 @@ def observe_stored(
     interval = load(connection, schema, *between(connection, schema, start, end))
     _usable(connection, interval)
     now = observe.snapshot(connection, temp_bytes)
-    notes = [*asked(interval), *_notes(interval, now)]
+    notes = [*([elsewhere(interval.takers)] if interval.standby else []), *asked(interval), *_notes(interval, now)]
     found = observe.compare(None, _moved(connection, interval, now, temp_bytes), interval.seconds, disk_ms, flash_ms)
     return replace(found, window=True, notes=[*notes, *found.notes])
 

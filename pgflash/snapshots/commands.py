@@ -185,23 +185,25 @@ def _write(made: Any, values: dict[str, Any], html: Path | None, markdown: Path 
 
 
 def _list(connection: db.Connection, schema: str, json_: bool) -> None:
+    from pgflash.snapshots import report
+
     rows = db.rows(
         connection,
         "SELECT s.id, s.taken_at, s.note, s.resets, (SELECT sum(pg_column_size(d.data)) FROM"
         f" {schema}.pg_flashcache_snapshot_data d WHERE d.snapshot = s.id) FROM {schema}.pg_flashcache_snapshots s ORDER BY s.id",
     )
+    standby = bool(db.value(connection, "SELECT pg_catalog.pg_is_in_recovery()"))
     if json_:
         keys = ("id", "taken_at", "note", "resets", "bytes")
-        print(
-            json_text(
-                {"snapshots": [dict(zip(keys, [row[0], row[1].isoformat(), *row[2:4], int(row[4] or 0)], strict=True)) for row in rows]}
-            )
-        )
+        listed = [dict(zip(keys, [row[0], row[1].isoformat(), *row[2:4], int(row[4] or 0)], strict=True)) for row in rows]
+        print(json_text({"snapshots": listed, "standby": standby}))
         return
     table = Table("snapshot", "taken at", "kB", "note")
     for number, taken_at, note, _, size in rows:
         table.add_row(str(number), f"{taken_at:%Y-%m-%d %H:%M:%S %Z}", f"{(size or 0) / 1024:.0f}", cell(note or ""))
     console().print(table)
+    if standby:
+        console().print(report.elsewhere([]))
 
 
 def _duration(option: str, text: str | None) -> float | None:

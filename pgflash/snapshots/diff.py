@@ -183,6 +183,7 @@ def _statements(x: Facts, y: Facts) -> Figure:
             share(row.get("total_exec_time") / 1000, facts_.time.seconds) if row and facts_.time else "-"
             for row, facts_ in ((a, x), (b, y))
         ]
-        rows.append([report.query(one), _cell(before, show_ms), _cell(after, show_ms), relative(before, after), *shares])
+        text = next((text for row in (b, a) if row and (text := report.query(row))), report.by_number(one))
+        rows.append([text, _cell(before, show_ms), _cell(after, show_ms), relative(before, after), *shares])
     head = ["statement", "average in A", "in B", "change", "of database time in A", "in B"]
     return table("statements", "Top statements by time", "Which statements gained?", Grid(head, rows), report.why(y, "statements"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from pgflash.snapshots.interval import Interval, Row
+from pgflash.snapshots.interval import Interval, Row, Taker
 from pgflash.snapshots.waits import ALL_OF_IT, DatabaseTime, database_time
 
 TOP = 20
@@ -75,12 +75,15 @@ class Facts:
     writes: list[Row]
     pages_written: float  # of the relations of the database and shared ones, those of `writes` and those that are not listed
     statements: list[Row]
+    statements_lack: str  # their texts, and why; empty: nothing
     flash_statements: list[Row]
     flash_statements_why: str  # there are none, if that is because of the settings
     io: list[Row]
     cpu_busy: float | None  # share of a local server's processors
     kcache_cpu_s: float | None
     restarted: bool
+    servers: list[Taker]  # that took the snapshots
+    standby: bool  # the report was asked of a standby: what is in it is others'
     resets: list[str]
     missing: dict[str, str]
     notes: list[str] = field(default_factory=list)
@@ -164,12 +167,15 @@ def facts(interval: Interval) -> Facts:
         writes=sorted((row for row in flash if blocks_written(row) > 0), key=lambda row: (-blocks_written(row), row.key))[:TOP],
         pages_written=sum(blocks_written(row) for row in _flash_relations(interval)),
         statements=_top(statements, "total_exec_time"),
+        statements_lack=interval.lacking("statements"),
         flash_statements=_top([row for row in interval.rows("flash_statements") if "rest" not in row.labels], "disk_read_time_us", "disk_reads"),
         flash_statements_why=_why_no_statements(interval),
         io=sorted(interval.rows("io"), key=lambda row: -(row.get("reads") + row.get("writes")))[:TOP],
         cpu_busy=busy / (busy + idle) if busy + idle > 0 else None,
         kcache_cpu_s=_sum(kcache, "exec_user_time") + _sum(kcache, "exec_system_time") if kcache else None,
         restarted=interval.restarted,
+        servers=interval.takers,
+        standby=interval.standby,
         resets=interval.resets,
         missing=missing,
         notes=interval.notes,

@@ -11,6 +11,8 @@ from pgflash.pilot import db
 from pgflash.pilot.db import Connection
 from pgflash.snapshots.moments import Moment
 
+LASTING = ("query",)  # labels that stay as they were where a later snapshot lacks them
+
 
 @dataclass
 class Row:
@@ -42,6 +44,14 @@ class Step:
     sections: dict[str, dict[str, Row]]
 
 
+@dataclass(frozen=True)
+class Taker:
+    """A server that took snapshots. Each failover is a new timeline."""
+
+    name: str  # its cluster_name
+    timeline: int  # 0: not known
+
+
 @dataclass
 class Interval:
     """From one snapshot to another: sections summed up, and the steps that they are the sum of."""
@@ -52,6 +62,8 @@ class Interval:
     notes: list[str]
     steps: list[Step]
     restarted: bool
+    before: list[dict[str, Row]] = field(default_factory=list)  # settings with the first snapshot
+    standby: bool = False  # which was asked for it: others took the snapshots
     sections: dict[str, dict[str, Row]] = field(default_factory=dict)
 
     @property
@@ -79,6 +91,19 @@ class Interval:
         words = "; ".join(reasons) or "not in these snapshots"
         return words if not with_it else f"in {with_it} of {len(self.steps)} snapshots only: {words}"
 
+    @property
+    def takers(self) -> list[Taker]:
+        """The servers that took its snapshots, in their order."""
+        settings = [*self.before, *(step.sections.get("settings", {}) for step in self.steps)]
+        labels = [row.labels for section in settings for row in section.values()]
+        return list(dict.fromkeys(Taker(str(one.get("cluster_name") or ""), int(one.get("timeline") or 0)) for one in labels))
+
+    def lacking(self, section: str) -> str:
+        """What its rows do not have, and why; empty: nothing."""
+        without = [step.problems[section] for step in self.steps if section in step.sections and section in step.problems]
+        words = "; ".join(dict.fromkeys(without))
+        return words if len(without) in (0, len(self.steps)) else f"in {len(without)} of {len(self.steps)} snapshots {words}"
+
 
 def load(connection: Connection, schema: str, first: Moment, last: Moment) -> Interval:
     """Sections of all snapshots after the first, to the last."""
@@ -89,20 +114,26 @@ def load(connection: Connection, schema: str, first: Moment, last: Moment) -> In
         first.id, last.id,
     )  # fmt: skip
     steps = []
-    for before, head in itertools.pairwise(heads):
-        data = db.rows(connection, f"SELECT section, data FROM {schema}.pg_flashcache_snapshot_data WHERE snapshot = %s", head[0])
-        sections = {
+
+    def stored(number: int) -> dict[str, dict[str, Row]]:
+        data = db.rows(connection, f"SELECT section, data FROM {schema}.pg_flashcache_snapshot_data WHERE snapshot = %s", number)
+        return {
             str(section): {
                 str(row["key"]): Row(str(row["key"]), dict(row["labels"] or {}), {name: float(value) for name, value in row["moved"].items()})
                 for row in rows
             }
             for section, rows in data
         }  # fmt: skip
+
+    for before, head in itertools.pairwise(heads):
+        sections = stored(head[0])
         seconds = (head[1] - before[1]).total_seconds()
         steps.append(Step(head[0], head[1], seconds, head[2] or "", head[3], head[4], list(head[5]), dict(head[6]), sections))
     notes = [f"snapshot {head[0]}: {head[2]}" for head in heads if head[2]]
     restarted = any(before[3] != after[3] for before, after in itertools.pairwise(heads))
-    return Interval(first, last, str(heads[0][7]), notes, steps, restarted, added(steps))
+    standby = bool(db.value(connection, "SELECT pg_catalog.pg_is_in_recovery()"))
+    settings = [one for one in [stored(first.id).get("settings")] if one]
+    return Interval(first, last, str(heads[0][7]), notes, steps, restarted, settings, standby, added(steps))
 
 
 def added(steps: list[Step]) -> dict[str, dict[str, Row]]:
@@ -115,7 +146,7 @@ def added(steps: list[Step]) -> dict[str, dict[str, Row]]:
                 if known is None:
                     there[key] = Row(key, dict(row.labels), dict(row.moved))
                     continue
-                known.labels = dict(row.labels)
+                known.labels = {name: known.labels[name] for name in LASTING if name in known.labels} | row.labels
                 for name, value in row.moved.items():
                     known.moved[name] = known.moved.get(name, 0.0) + value
     return total

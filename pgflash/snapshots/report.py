@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pgflash.pilot.report.model import Figure, Grid, Series, Verdict
 from pgflash.snapshots import verdict
 from pgflash.snapshots.facts import SECTIONS, Facts, blocks_written, facts
-from pgflash.snapshots.interval import Interval, Row, Step, added
+from pgflash.snapshots.interval import Interval, Row, Step, Taker, added
 from pgflash.snapshots.verdict import percent
 from pgflash.snapshots.waits import ALL_OF_IT, CLASSES, NAMED, DatabaseTime, database_time
 from pgflash.units import show_bytes, show_ms, show_number, show_seconds
@@ -34,7 +34,7 @@ def make(interval: Interval) -> tuple[Report, Facts]:
     found = facts(interval)
     report = Report(
         f"Database {found.database}, snapshots {found.first} to {found.last}",
-        f"{found.since} to {found.until}, {show_seconds(found.seconds)}, {len(interval.steps) + 1} snapshots, PostgreSQL {version(found)}.",
+        f"{found.since} to {found.until}, {show_seconds(found.seconds)}, {len(interval.steps) + 1} snapshots, PostgreSQL {version(found)}{taken_by(found)}.",
         verdict.of_one(found),
         warnings=warnings(found),
         notes=[*asked(interval), *found.notes, *missing(found)],
@@ -46,13 +46,22 @@ def make(interval: Interval) -> tuple[Report, Facts]:
     return report, found
 
 
+def taken_by(found: Facts) -> str:
+    return f", taken by {named(found.servers)}" if named(found.servers) else ""
+
+
 def version(found: Facts) -> str:
     return f"{found.version // 10000}.{found.version % 10000}"
 
 
 def warnings(found: Facts) -> list[str]:
-    told = []
-    if found.restarted:
+    told = [elsewhere(found.servers)] if found.standby else []
+    if len(found.servers) > 1:
+        told.append(
+            f"There was a failover in this interval, and {named(found.servers) or 'more than one server'} took snapshots, each of its own load."
+            " What the later server did before its first snapshot is left out."
+        )
+    elif found.restarted:
         told.append(
             "The server was started again in this interval: what counters had counted between the last snapshot and its end may be missing."
         )
@@ -67,6 +76,17 @@ def warnings(found: Facts) -> list[str]:
     return told
 
 
+def named(takers: list[Taker]) -> str:
+    """Those that took the snapshots, by their names; empty if they have none."""
+    return " and ".join(dict.fromkeys(one.name for one in takers if one.name))
+
+
+def elsewhere(takers: list[Taker]) -> str:
+    """For who asks a standby."""
+    which = f", {named(takers)}" if named(takers) else ""
+    return f"This server is a standby: the snapshots, and the load in them, are those of its primary{which}, and not its own."
+
+
 def asked(interval: Interval) -> list[str]:
     return [
         f"Snapshot {moment.id} is the nearest to the time asked for, {show_seconds(moment.away_s)} away."
@@ -76,7 +96,8 @@ def asked(interval: Interval) -> list[str]:
 
 
 def missing(found: Facts) -> list[str]:
-    return [f"Missing, {SECTIONS[name]}: {problem}." for name, problem in found.missing.items()]
+    told = [f"Missing, {SECTIONS[name]}: {problem}." for name, problem in found.missing.items()]
+    return [*told, f"{SECTIONS['statements']}: {found.statements_lack}."] if found.statements_lack else told
 
 
 def count(value: float | None) -> str:
@@ -173,7 +194,7 @@ def single(interval: Interval, step: Step) -> Interval:
     from pgflash.snapshots.moments import Moment
 
     first = Moment(step.id - 1, step.taken_at - timedelta(seconds=step.seconds))
-    return Interval(first, Moment(step.id, step.taken_at), interval.database, [], [step], False, added([step]))
+    return Interval(first, Moment(step.id, step.taken_at), interval.database, [], [step], False, sections=added([step]))
 
 
 def _waits_over_time(interval: Interval) -> Figure:
@@ -387,7 +408,7 @@ def query(row: Row) -> str:
 def _statements(found: Facts) -> Figure:
     total = found.time.seconds * 1000 if found.time else 0.0
     rows = [
-        [query(row), row.label("datname"), show_number(row.get("calls")), show_number(row.get("total_exec_time") / 1000),
+        [query(row) or by_number(row), row.label("datname"), show_number(row.get("calls")), show_number(row.get("total_exec_time") / 1000),
          share(row.get("total_exec_time"), total), show_ms(row.get("total_exec_time") / row.get("calls")) if row.get("calls") else "-",
          show_number(row.get("shared_blks_read"))]
         for row in found.statements
@@ -396,15 +417,23 @@ def _statements(found: Facts) -> Figure:
     return table("statements", "Top statements by time", "Which statements pay?", Grid(head, rows), why(found, "statements"))
 
 
+def is_nested(row: Row) -> bool:
+    return row.key.endswith("/false")  # userid, dbid, queryid, toplevel
+
+
+def by_number(row: Row) -> str:
+    """A statement without a text."""
+    parts = row.key.split("/")
+    number = parts[2] if len(parts) == 4 else row.key
+    return f"{'nested statement' if is_nested(row) else 'statement'}, query identifier {number}, text not known"
+
+
 def flash_query(row: Row, known: dict[str, str]) -> str:
     """By the text, else by the identifier; of one that another statement has called, this is said."""
-    parts = row.key.split("/")  # userid, dbid, queryid, toplevel
-    nested = parts[-1] == "false"
     text = query(row) or known.get(row.key, "")
     if text:
-        return f"nested: {text}" if nested else text
-    number = parts[2] if len(parts) == 4 else row.key
-    return f"{'nested statement' if nested else 'statement'}, query identifier {number}, text not known"
+        return f"nested: {text}" if is_nested(row) else text
+    return by_number(row)
 
 
 def _flash_statements(found: Facts) -> Figure:
@@ -422,7 +451,7 @@ def _flash_statements(found: Facts) -> Figure:
         Grid(head, rows),
         why(found, "flash_statements", found.flash_statements_why or "Nothing was counted."),
     )
-    if any(row.key.endswith("/false") for row in found.flash_statements):
+    if any(is_nested(row) for row in found.flash_statements):
         figure.conditions = "Reads of nested statements are also counted for the statement that called them: they do not add up."
     return figure
 

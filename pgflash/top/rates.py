@@ -35,6 +35,7 @@ class Relation:
     writes: int
     read_time_s: float
     disk_read_time_s: float
+    shared: bool = False  # a catalog of the server, which each of its databases has, with the same counters
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ class Rates:
     relations: list[Relation] | None
     statements: list[Statement] | None
     missing: list[str]
-    devices_off: list[dict[str, Any]]
+    devices_off: list[dict[str, Any]] | None
 
     def as_json(self) -> dict[str, Any]:
         return {**asdict(self), "at": self.at.isoformat()}
@@ -204,7 +205,7 @@ def _relations(before: Sample, after: Sample) -> list[Relation] | None:
         Relation(
             row["schema"] or "", row["relation"] or (ELSE if row["relid"] is None else str(row["relid"])),
             change["hits"], change["disk_reads"], change["os_cache_hits"], change["writes"], change["read_time_us"] / 1e6,
-            change["disk_read_time_us"] / 1e6,
+            change["disk_read_time_us"] / 1e6, bool(row.get("shared")),
         )
         for row, change in found
     ]  # fmt: skip

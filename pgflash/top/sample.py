@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
+
+import psycopg
 
 from pgflash import devices, safe
 from pgflash.connection import Connection, exists, members
@@ -16,6 +20,7 @@ STATEMENTS = "pg_stat_flashcache_statements"
 LATENCY = "pg_stat_flashcache_latency"
 TRACKING = "pg_flashcache_tracking_stat()"
 VIEWS = (STAT, RELATION, STATEMENTS, LATENCY)
+TEXTS = "texts of statements "  # what the server says of them begins so
 QUERY_LENGTH = 200
 ROWS = 2000  # of relations and statements, those with the most reads, and writes of relations; other relations are with everything else
 
@@ -29,7 +34,8 @@ FROM (SELECT sum(xact_commit + xact_rollback)::bigint AS transactions, sum(blks_
              (sum(blk_read_time) * 1000)::bigint AS blk_read_time_us FROM pg_stat_database) total
 """
 _RELATIONS = """
-SELECT relid, pg_relation_filenode(relid) AS file, min(schema) AS schema, min(relation) AS relation, sum(hits)::bigint AS hits,
+SELECT relid, pg_relation_filenode(relid) AS file,
+       EXISTS (SELECT FROM pg_class c WHERE c.oid = relid AND c.relisshared) AS shared, min(schema) AS schema, min(relation) AS relation, sum(hits)::bigint AS hits,
        sum(read_time_us)::bigint AS read_time_us, sum(disk_reads)::bigint AS disk_reads,
        sum(disk_read_time_us)::bigint AS disk_read_time_us, sum(os_cache_hits)::bigint AS os_cache_hits,
        sum(disk_writes + disk_extends)::bigint AS writes
@@ -69,8 +75,23 @@ class Sample:
     relations: list[dict[str, Any]] | None = None
     statements: list[dict[str, Any]] | None = None
     latency: list[dict[str, Any]] | None = None
-    devices_off: list[dict[str, Any]] = field(default_factory=list)
+    devices_off: list[dict[str, Any]] | None = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
+
+
+@contextmanager
+def _notices(connection: Connection) -> Iterator[list[str]]:
+    """What the server says meanwhile beside its answers."""
+    said: list[str] = []
+
+    def note(diagnostic: psycopg.errors.Diagnostic) -> None:
+        said.append(diagnostic.message_primary or "")
+
+    connection.add_notice_handler(note)
+    try:
+        yield said
+    finally:
+        connection.remove_notice_handler(note)
 
 
 def look(connection: Connection) -> Sample:
@@ -113,7 +134,9 @@ def look(connection: Connection) -> Sample:
         sample.missing.append(unasked)
     sample.latency = rows(LATENCY, _LATENCY)
     sample.relations = rows(RELATION, _RELATIONS)
-    sample.statements = rows(STATEMENTS, _STATEMENTS)
+    with _notices(connection) as notices:
+        sample.statements = rows(STATEMENTS, _STATEMENTS)
+    sample.missing += [text for text in notices if text.startswith(TEXTS)]
     if sample.statements == [] and (tracking := rows(TRACKING, _TRACKING)) and tracking[0]["reason"]:
         sample.missing.append(f"{STATEMENTS}: not counted: {tracking[0]['reason']}. {tracking[0]['hint']}")
     return sample

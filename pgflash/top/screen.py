@@ -9,6 +9,7 @@ from rich.text import Text
 from pgflash import devices
 from pgflash.shown import cell, visible
 from pgflash.top.rates import RELATION_ORDERS, STATEMENT_ORDERS, Rates, Source, ordered
+from pgflash.top.sample import TEXTS
 from pgflash.top.watch import View
 from pgflash.units import show_bytes, show_number
 
@@ -62,9 +63,13 @@ def servers(views: list[View], selected: int | None, narrow: bool = False) -> Re
     for place, view in enumerate(views):
         cells = _cells(view)
         table.add_row(">" if place == selected else " ", *(text for text, head in zip(cells, heads, strict=True) if head[1] or not narrow))
+        whose = f"{visible(view.name)}: " if len(views) > 1 else ""
         if remark := _remark(view):
             style = "red" if view.problem or (view.rates and view.rates.devices_off) else ""
-            remarks.append(f"{visible(view.name)}: " if len(views) > 1 else "").append(f"{visible(remark)}\n", style)
+            remarks.append(whose).append(f"{visible(remark)}\n", style)
+        if view.rates and not view.problem:
+            unseen = [text for text in view.rates.missing if text.startswith(devices.VIEW)]
+            remarks.append("".join(f"{whose}{visible(text)}\n" for text in unseen), "yellow")
     return Group(table, remarks)
 
 
@@ -87,7 +92,7 @@ def _remark(view: View) -> str:
     found = view.rates
     if view.problem or found is None:
         return view.problem or ""
-    off = "; ".join(devices.words(row) for row in found.devices_off)
+    off = "; ".join(devices.words(row) for row in found.devices_off or [])
     return found.reason or off or found.verdict or (found.missing[0] if found.state is None and found.missing else "")
 
 
@@ -128,7 +133,8 @@ def statements(found: Rates, order: str, rows: int, fitted: bool = True) -> Rend
     for row in ordered(found.statements, STATEMENT_ORDERS, order)[:rows]:
         each = (row.calls, row.disk_reads, row.disk_read_time_s * 1000, row.hits, row.read_time_s * 1000)
         table.add_row(str(row.queryid or NONE), *(number(value / found.interval_s) for value in each), cell(row.query or NONE))
-    return table
+    why = (Text(visible(text), no_wrap=fitted, overflow="ellipsis") for text in found.missing if text.startswith(TEXTS))
+    return Group(table, *why)
 
 
 def _why(found: Rates, view: str) -> str:
@@ -145,7 +151,8 @@ def page(
     head: str = "",
 ) -> RenderableType:
     """Everything; with a size, of width and height, as much as there is space for."""
-    rows = 10 if size is None else max(1, (size[1] - 2 * len(views) - 11) // 2)
+    more = sum(2 for view in views for text in (view.rates.missing if view.rates else []) if text.startswith((devices.VIEW, TEXTS)))
+    rows = 10 if size is None else max(1, (size[1] - 2 * len(views) - more - 11) // 2)
     narrow = size is not None and size[0] < NARROW
     parts: list[RenderableType] = [Text(head, style="bold")] if head else []
     parts += [servers(views, selected if len(views) > 1 else None, narrow)]

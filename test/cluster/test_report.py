@@ -108,12 +108,13 @@ def test_sums_are_those_of_all_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_databases_of_one_server_are_one_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its cache, its transactions and its reads count once, its relations by database; a copy of it is another server."""
+    """Its cache, its transactions, its reads and its shared catalogs count once, its relations by database; a copy of it is another."""
     looks = [look("one", seen(system=1)), look("other", seen(system=1, database="other")), look("copy", seen(system=1, port=5433))]
     rest = {"relid": None, "schema": None, "relation": None, "os_cache_hits": 0, "read_time_us": 0, "disk_read_time_us": 0, "writes": 0}
+    catalog = rest | {"relid": 1260, "schema": "pg_catalog", "relation": "pg_authid", "shared": True}
     pairs = [
-        (replace(one[0], relations=[*(one[0].relations or []), rest | {"hits": 0, "disk_reads": 0}]),
-         replace(one[1], relations=[*(one[1].relations or []), rest | {"hits": 10, "disk_reads": 7}]))
+        (replace(one[0], relations=[*(one[0].relations or []), rest | {"hits": 0, "disk_reads": 0}, catalog | {"hits": 7, "disk_reads": 0}]),
+         replace(one[1], relations=[*(one[1].relations or []), rest | {"hits": 10, "disk_reads": 7}, catalog | {"hits": 9, "disk_reads": 0}]))
         for one in (ONE, TWO, ONE)
     ]  # fmt: skip
     advice = [{"kind": "flash", "size": 1 << 20, "is_current": True, "hit_ratio": 0.5, "disk_reads_per_s": 1.0}]
@@ -125,7 +126,7 @@ def test_databases_of_one_server_are_one_server(monkeypatch: pytest.MonkeyPatch)
     totals = found.totals()
     assert (totals["capacity_bytes"], totals["tps"], totals["write_bytes_per_s"]) == (2 * 1000 * 8192, 100.0, 16384.0)
     assert {item.name: (item.nodes, item.hits) for item in found.relations} == {
-        "public.t": (3, 1700), "public.cold": (2, 0), "(everything else)": (1, 10),
+        "public.t": (3, 1700), "public.cold": (2, 0), "(everything else)": (1, 10), "pg_catalog.pg_authid": (2, 4),
     }  # fmt: skip
     assert [line for line in found.markdown().splitlines() if "1 MB (now)" in line] == [
         "| one | 1 MB (now) | 50.0 | 1 |", "| copy | 1 MB (now) | 50.0 | 1 |",

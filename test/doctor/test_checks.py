@@ -55,6 +55,10 @@ def device_2(state: str, reason: str | None) -> Break:
     return lambda fake: fake.server.devices.append({"device": 2, "path": "/wal/2", "state": state, "reason": reason})
 
 
+def empty_cache(size: str) -> Break:
+    return both(setting("pg_flashcache.size", size), lambda fake: fake.server.cache.update(slots=int(size), used=100))
+
+
 def array(level: str, degraded: int) -> Break:
     def make(fake: Fake) -> None:
         at = fake.disk("md0", "9:0", "virtual", size_gb=100, rotational=0)
@@ -233,6 +237,8 @@ CASES: list[tuple[str, str, Break, str, list[str]]] = [
     ("server.cache_state", "advice", state("disabled", "pg_flashcache.enabled is off"), "disabled: pg_flashcache.enabled is off", ["ALTER SYSTEM SET pg_flashcache.enabled = on; SELECT pg_reload_conf();"]),
     ("server.cache_state", "problem", state("starting", "the flash device is being opened", 61), "starting for 1 min 01 s: the flash device is being opened", ["find out what holds it up: the log, and whether the flash device answers"]),
     ("server.cache_size", "advice", setting("pg_flashcache.size", "1048576"), "is 8 GB, 1.0 times shared_buffers (8 GB)", ["ALTER SYSTEM SET pg_flashcache.size = '32768MB'", RESTART]),
+    ("server.cache_size", "advice", empty_cache("16777216"), "is 128 GB, 16.0 times shared_buffers (8 GB), and not half full", ["ALTER SYSTEM SET pg_flashcache.size = '81920MB'", RESTART]),
+    ("server.cache_size", "advice", both(setting("shared_buffers", "16384"), setting("pg_flashcache.size", "1048576")), "is 8 GB, 1.0 times the 8 GB that shared_buffers should be", ["ALTER SYSTEM SET pg_flashcache.size = '32768MB'", RESTART]),
     ("server.cache_memory", "problem", lambda fake: fake.server.cache.update(memory_bytes=24 * GB), "shared_buffers and the cache's memory need 32 GB of 32 GB", ["lower pg_flashcache.size or shared_buffers", RESTART]),
     ("server.shared_buffers", "advice", setting("shared_buffers", "16384"), "is 128 MB of 32 GB", ["ALTER SYSTEM SET shared_buffers = '8192MB'", RESTART]),
     ("server.require_mount", "advice", setting("pg_flashcache.require_mount", "off"), "is off", [alter("pg_flashcache.require_mount", "on")]),
@@ -299,6 +305,20 @@ def test_fires(fake: Fake, name: str, status: str, spoil: Break, what: str, comm
     found = result.findings[0]
     assert what in found.what if what == ROTATES else found.what == what
     assert ([found.change.command] if found.change else list(found.commands)) == commands
+
+
+@pytest.mark.parametrize("buffers", ["16384", "131072", "1048576", "2097152"])  # 128 MB, 1 GB, 8 GB, 16 GB of 32 GB
+@pytest.mark.parametrize("size", ["16384", "1048576", "8388608", "134217728"])  # 128 MB, 8 GB, 64 GB, 1 TB
+def test_one_recommendation_of_shared_buffers(fake: Fake, buffers: str, size: str) -> None:
+    both(setting("shared_buffers", buffers), empty_cache(size))(fake)
+    facts = fake.facts()
+    found = {item.id: [line for one in examine(item, facts).findings for line in one.commands] for item in REGISTRY.values()}
+    values = {name: line for name, lines in found.items() for line in lines if "SET shared_buffers" in line}
+    better = "ALTER SYSTEM SET shared_buffers = '8192MB'"
+    assert values == ({} if buffers == "1048576" else {"server.shared_buffers": better})
+    # and what is said of the cache goes with it
+    wanted = {"16384": "32768MB", "1048576": "32768MB", "8388608": None, "134217728": "81920MB"}[size]
+    assert found["server.cache_size"] == ([f"ALTER SYSTEM SET pg_flashcache.size = '{wanted}'", RESTART] if wanted else [])
 
 
 def test_machine_alone(fake: Fake) -> None:

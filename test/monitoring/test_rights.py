@@ -68,6 +68,27 @@ def test_no_pg_monitor(schema: str) -> None:
     assert "GRANT pg_monitor TO plain" in pgflash("top", f"{schema} user=plain", "--once", "--interval", "0.1").stdout
 
 
+def test_devices_that_cannot_be_seen(server: Monitored, schema: str) -> None:
+    """To pg_read_all_stats: nothing says that one is off, so it is said that nothing would. To pg_monitor none is."""
+    server.sql("DROP ROLE IF EXISTS reader", "CREATE ROLE reader LOGIN IN ROLE pg_read_all_stats")
+    for database, grant in ((f"host={server.folder}/socket dbname=postgres", ""), (schema, "GRANT USAGE ON SCHEMA flashcache TO reader")):
+        if grant:
+            subprocess.run([f"{server.bin}/psql", "-Xqd", f"{database} user=postgres", "-c", grant], check=True)
+        words = (
+            "pg_stat_flashcache_device: this role may not read it, so nothing is known of a device that is off: GRANT pg_monitor TO reader"
+        )
+        done = pgflash("top", f"{database} user=reader", "--once", "--interval", "0.1")
+        assert done.returncode == 0 and done.stdout.splitlines().count(words) == 1, done.stdout
+        found = looked(f"{database} user=reader")
+        assert found["devices_off"] is None and words in found["missing"] and found["state"] == "active"
+        assert looked(f"{database} user=postgres")["devices_off"] == []
+        several = pgflash("top", f"{database} user=reader", server.dsn, "--once", "--interval", "0.1").stdout
+        assert sum(line.endswith(f": {words}") for line in several.splitlines()) == 1, several
+        if grant:
+            subprocess.run([f"{server.bin}/psql", "-Xqd", f"{database} user=postgres", "-c", "DROP OWNED BY reader"], check=True)
+    server.sql("DROP ROLE reader")
+
+
 def test_the_agent_gives_no_paths(server: Monitored) -> None:
     """Who reaches its port need not have a login."""
     with connect(parsed(server.dsn, 1), 60) as connection:

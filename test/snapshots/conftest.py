@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from pilot.servers import Server, bin_folder, reachable
 
+from pgflash.system import as_server_user, give_to_server_user
+
 from .stand_ins import STAND_INS
 
 _numbers = itertools.count(1)
@@ -20,6 +22,13 @@ _numbers = itertools.count(1)
 
 def restart(server: Server) -> None:
     subprocess.run(server.restart_command, shell=True, check=True, cwd="/", stdout=subprocess.DEVNULL)  # noqa: S602
+
+
+class Copy(Server):
+    """One that is there: a standby."""
+
+    def __init__(self, folder: Path, bin_: str) -> None:
+        self.folder, self.data, self.bin = folder, folder / "data", bin_
 
 
 @dataclass
@@ -57,6 +66,7 @@ def server() -> Iterator[Server]:
                 "ALTER SYSTEM SET track_io_timing = on",
                 "ALTER SYSTEM SET pg_flashcache.advice = on",
                 "ALTER SYSTEM SET autovacuum = off",
+                "ALTER SYSTEM SET cluster_name = 'first'",
             )
             restart(made)
             yield made
@@ -75,6 +85,28 @@ def empty_database(server: Server) -> Database:
 def database(empty_database: Database) -> Database:
     empty_database.sql("CREATE EXTENSION pg_flashcache")
     return empty_database
+
+
+@pytest.fixture
+def standby(database: Database) -> Iterator[Database]:
+    """The same database on a standby of the server, whose cluster_name is second."""
+    first = database.server
+    for folder in reachable():
+        for name in ("socket", "space"):
+            (folder / name).mkdir(mode=0o700)
+        give_to_server_user(folder, folder / "socket", folder / "space")
+        copy = [f"{first.bin}/pg_basebackup", f"--pgdata={folder}/data", f"--dbname={first.dsn}", "--write-recovery-conf", "--no-sync"]
+        copy += ["--checkpoint=fast", f"--tablespace-mapping={first.folder}/space={folder}/space"]
+        subprocess.run(as_server_user(copy), check=True, cwd="/")
+        options = f"-k {folder}/socket -c cluster_name=second -c pg_flashcache.size=0"
+        control = as_server_user([f"{first.bin}/pg_ctl", "--silent", "--wait", f"--pgdata={folder}/data"])
+        subprocess.run(
+            [*control, f"--log={folder}/data/log", f"--options={options}", "start"], check=True, cwd="/", stdout=subprocess.DEVNULL
+        )
+        try:
+            yield Database(Copy(folder, first.bin), database.name)
+        finally:
+            subprocess.run([*control, "--mode=immediate", "stop"], check=False, cwd="/", stdout=subprocess.DEVNULL)
 
 
 @pytest.fixture

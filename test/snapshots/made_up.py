@@ -38,4 +38,4 @@ def interval(
         for number, sections in enumerate(steps, 1)
     ]  # fmt: skip
     last = Moment(made[-1].id, made[-1].taken_at)
-    return Interval(Moment(first, START), last, "shop", [], made, False, added(made))
+    return Interval(Moment(first, START), last, "shop", [], made, False, sections=added(made))

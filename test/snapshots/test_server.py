@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from pgflash.snapshots import schedule
 from pgflash.snapshots import server as snapshots
@@ -100,6 +102,47 @@ def test_statements(database: Database) -> None:
     found = report(database, "report", "1", "2")
     mine = [row for row in found["statements"] if row["labels"]["query"] == "SELECT $1 AS unmistakable"]
     assert [(row["moved"]["calls"], row["labels"]["datname"]) for row in mine] == [(3, database.name)]
+
+
+def test_a_statement_in_another_encoding(database: Database) -> None:
+    """Of one that has no form in this database's, pg_stat_statements shows no text, of any statement: figures stay, and it is said why."""
+    database.sql("CREATE EXTENSION pg_stat_statements", "SELECT pg_stat_statements_reset()")
+    raw = f"{database.name}_raw"
+    database.sql(f"CREATE DATABASE {raw} TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C' ENCODING 'SQL_ASCII'")
+    why = 'without texts: invalid byte sequence for encoding "UTF8": 0xe9 0x22 0x20'
+    database.pgflash("snapshot")
+    numbers = {}
+    for columns, name in (("", "known"), ("1, ", "before"), ("1, 2, ", "after")):
+        for _ in range(3):
+            database.sql(f"SELECT {columns}4711 AS {name} FROM pg_sleep(0.2)")
+        numbers[name] = database.sql(f"SELECT queryid FROM pg_stat_statements WHERE query LIKE '%AS {name} %'") if name != "after" else ""
+        if name == "before":  # its text is in no snapshot
+            with psycopg.connect(make_conninfo(database.dsn, dbname=raw, client_encoding="SQL_ASCII"), autocommit=True) as other:
+                other.execute(b'SELECT 1 AS "caf\xe9" FROM pg_sleep(0)')
+        taken = json.loads(database.pgflash("snapshot", "--json").stdout)
+        assert taken["missing"].get("statements") == (None if name == "known" else why)
+    found = report(database, "report", "1", "4")
+    assert "statements" not in found["missing"] and found["statements_lack"] == f"in 2 of 3 snapshots {why}"
+    calls = {row["key"].split("/")[2]: (row["moved"]["calls"], row["labels"].get("query")) for row in found["statements"]}
+    assert calls[numbers["known"]] == (3, "SELECT $1 AS known FROM pg_sleep($2)") and calls[numbers["before"]] == (3, None)
+    assert "flash_statements" not in found["missing"] and found["flash_statements"]
+    text = database.pgflash("report", "1", "4").stdout
+    assert f"| statement, query identifier {numbers['before']}, text not known | {database.name} | 3 |" in text
+    assert f"pg_stat_statements: in 2 of 3 snapshots {why}." in text
+    compared = database.pgflash("diff", "1..2", "2..4").stdout
+    assert f"query identifier {numbers['before']}, text not known" in compared and f"B: pg_stat_statements: {why}." in compared
+    with psycopg.connect(database.dsn, autocommit=True) as connection:
+        said: list[str] = []
+        connection.add_notice_handler(lambda diagnostic: said.append(f"{diagnostic.message_primary}"))
+        for _ in range(2):  # the second one does not ask again
+            assert connection.execute("SELECT count(*) > 0, count(query) FROM pg_stat_flashcache_statements").fetchone() == (True, 0)
+        assert said == [f"texts of statements are not shown: {why.removeprefix('without texts: ')}"] * 2
+        top = [sys.executable, "-m", "pgflash", "top", "--once", "--interval", "0.1", database.dsn]
+        done = subprocess.run(top, capture_output=True, text=True, check=False, timeout=300)
+        assert done.returncode == 0 and said[0] in done.stdout and "Statements by" in done.stdout, done.stdout + done.stderr
+        connection.execute("SELECT pg_stat_statements_reset(0, oid, 0) FROM pg_database WHERE datname = %s", (raw,))
+    database.sql(f"DROP DATABASE {raw}")
+    assert database.sql("SELECT count(query) > 0 FROM pg_stat_flashcache_statements") == "t", "a new session has them again"
 
 
 def test_statements_after_a_reset(database: Database) -> None:

@@ -30,6 +30,15 @@ def _memory(facts: Facts, server: Server) -> int:
     return min(total, facts.control.memory or total)
 
 
+def _better_buffers(facts: Facts, server: Server) -> int:
+    """What shared_buffers should be, by the memory there is; 0 if that is what it is, or not known."""
+    try:
+        memory = _memory(facts, server)
+    except CannotLook:
+        return 0
+    return 0 if memory < GB or memory // 10 <= server.bytes("shared_buffers") <= memory * 4 // 10 else memory // 4
+
+
 def _view_of(facts: Facts) -> Server:
     """A server with a cache, whose view was read."""
     server = cache_of(facts)
@@ -92,23 +101,27 @@ def cache_devices(facts: Facts) -> Iterable[Finding]:
 
 @check(
     "server", "cache_size", "The cache is 2 to 10 times shared_buffers",
-    question="Is pg_flashcache.size in that range?",
-    why="A cache that is hardly larger than shared_buffers holds little that is not there already. One that is far larger needs a warm "
-    "working set of that size to pay for its memory.",
+    question="Is pg_flashcache.size in that range, of shared_buffers as it is, or as server.shared_buffers would have it?",
+    why="A cache that is hardly larger than shared_buffers holds little that is not there already. One that is far larger, and not half "
+    "full, needs a warm working set of that size to pay for its memory.",
     source="docs/settings.md, pg_flashcache.size",
 )  # fmt: skip
 def cache_size(facts: Facts) -> Iterable[Finding]:
+    """shared_buffers is what it would be by server.shared_buffers, which alone says how large that should be."""
     server = cache_of(facts)
     size, buffers = server.bytes("pg_flashcache.size"), server.bytes("shared_buffers")
     if not size:
         raise DoesNotApply("pg_flashcache.size is 0")
+    better_buffers = _better_buffers(facts, server)
     slots, used = int(server.cache.get("slots") or 0), int(server.cache.get("used") or 0)
-    what = f"is {show_bytes(size)}, {size / buffers:.1f} times shared_buffers ({show_bytes(buffers)})"
+    whose = f"the {show_bytes(better_buffers)} that shared_buffers should be" if better_buffers else f"shared_buffers ({show_bytes(buffers)})"
+    buffers = better_buffers or buffers
+    what = f"is {show_bytes(size)}, {size / buffers:.1f} times {whose}"
     if size < 2 * buffers:
         better = f"ALTER SYSTEM SET pg_flashcache.size = '{-(-4 * buffers // MB)}MB'"
         yield Finding("pg_flashcache.size", what, (better, RESTART))
     elif size > 10 * buffers and (not slots or used < slots // 2):
-        better = f"ALTER SYSTEM SET shared_buffers = '{size // 10 // MB}MB'"
+        better = f"ALTER SYSTEM SET pg_flashcache.size = '{10 * buffers // MB}MB'"
         yield Finding("pg_flashcache.size", f"{what}, and not half full" if slots else what, (better, RESTART))
 
 
@@ -135,12 +148,12 @@ def cache_memory(facts: Facts) -> Iterable[Finding]:
 )  # fmt: skip
 def shared_buffers(facts: Facts) -> Iterable[Finding]:
     server = server_of(facts)
-    memory, buffers = _memory(facts, server), server.bytes("shared_buffers")
+    memory = _memory(facts, server)
     if memory < GB:
         raise DoesNotApply(f"memory is {show_bytes(memory)}")
-    if not memory // 10 <= buffers <= memory * 4 // 10:
-        better = f"ALTER SYSTEM SET shared_buffers = '{memory // 4 // MB}MB'"
-        yield Finding("shared_buffers", f"is {show_bytes(buffers)} of {show_bytes(memory)}", (better, RESTART))
+    if better := _better_buffers(facts, server):
+        what = f"is {show_bytes(server.bytes('shared_buffers'))} of {show_bytes(memory)}"
+        yield Finding("shared_buffers", what, (f"ALTER SYSTEM SET shared_buffers = '{better // MB}MB'", RESTART))
 
 
 @check(
