@@ -210,14 +210,15 @@ static void
 set_relation(Oid function, Oid relid, bool tree_only, const char *policy)
 {
 	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relid));
-	Form_pg_class form;
+	Form_pg_class form = HeapTupleIsValid(tuple) ? (Form_pg_class) GETSTRUCT(tuple) : NULL;
+	/* nothing locks it: it may have been dropped, and its row be cached still */
+	const char *schema = form != NULL ? get_namespace_name(form->relnamespace) : NULL;
 	bool		tree;
 
-	if (!HeapTupleIsValid(tuple))
+	if (schema == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_TABLE),
 				 errmsg("relation with OID %u does not exist", relid)));
-	form = (Form_pg_class) GETSTRUCT(tuple);
 	tree = form->relkind == RELKIND_PARTITIONED_TABLE || form->relkind == RELKIND_PARTITIONED_INDEX;
 	if (!tree && (tree_only || strchr("rimtS", form->relkind) == NULL))
 		ereport(ERROR,
@@ -234,7 +235,7 @@ set_relation(Oid function, Oid relid, bool tree_only, const char *policy)
 	if (form->relpersistence == RELPERSISTENCE_UNLOGGED && strcmp(policy, "default") != 0)
 		ereport(NOTICE,
 				(errmsg("\"%s\" is unlogged, and never cached: its policy is in force once it is set to LOGGED", NameStr(form->relname))));
-	store(function, tree ? "partition tree" : "relation", get_namespace_name(form->relnamespace), NameStr(form->relname), policy);
+	store(function, tree ? "partition tree" : "relation", schema, NameStr(form->relname), policy);
 	ReleaseSysCache(tuple);
 }
 

@@ -362,6 +362,9 @@ extern Size fc_keep_size(uint32 slots);
 extern void fc_keep_init(void *memory, uint32 slots);
 extern bool fc_keep_is_on(void);
 
+/* May the slot have another page than its entry (K12)? */
+extern bool fc_entry_doubtful(const FcEntry *e);
+
 /* An entry is linked, or no longer.  Caller holds the partition's lock exclusively. */
 extern void fc_keep_used(FcSlotNo slot, bool used);
 

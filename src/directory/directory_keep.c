@@ -183,6 +183,14 @@ fc_directory_doubtful(const FcSlotRef *ref)
 }
 
 bool
+fc_entry_doubtful(const FcEntry *e)
+{
+	uint32		word = pg_atomic_read_u32(unconstify(pg_atomic_uint32 *, &e->word));
+
+	return fc_word_version(word) == FC_FIRST_VERSION && fc_directory_doubts_restored();
+}
+
+bool
 fc_directory_has_restored(void)
 {
 	return fc_dir->restored;

@@ -30,6 +30,16 @@ fc_directory_invalidate_again(const FcInvalidated *list, int n)
 	}
 }
 
+/* By this load of the log, or by that of a writer that has ended in it. */
+static bool
+is_restored(const FcEntry *e, const FcRecord *record)
+{
+	uint32		word = pg_atomic_read_u32(unconstify(pg_atomic_uint32 *, &e->word));
+
+	return fc_word_version(word) == FC_FIRST_VERSION && fc_word_state(word) == FC_SLOT_USED &&
+		fc_tag_equal(&e->tag, &record->tag) && e->crc == record->crc;
+}
+
 /* As if it had been linked in that epoch. */
 static FcRestore
 restore(FcSlotNo slot, const FcRecord *record, uint32 epoch)
@@ -45,7 +55,7 @@ restore(FcSlotNo slot, const FcRecord *record, uint32 epoch)
 		return FC_RESTORE_TAKEN;
 	/* a slot that is free is changed by this process only */
 	if (pg_atomic_read_u32(&e->word) != fc_make_word(FC_FIRST_VERSION, FC_SLOT_FREE, 0))
-		return FC_RESTORE_TAKEN;
+		return is_restored(e, record) ? FC_RESTORE_DONE : FC_RESTORE_TAKEN;
 	lock = fc_lock_partition(hash, LW_EXCLUSIVE);
 	if (fc_keep_touched(hash) || fc_epoch_ended(fc_tag_rel(&record->tag), epoch))
 		result = FC_RESTORE_TOUCHED;

@@ -35,7 +35,7 @@ fc_directory_take_to_erase(FcSlotNo slot, bool everything)
 	FcSlotState state;
 
 	Assert(fc_directory_is_mine() && slot < fc_dir->slots);
-	free_slot(slot, !everything);
+	free_slot(slot, !everything && !fc_entry_doubtful(e));
 	state = fc_word_state(pg_atomic_read_u32(&e->word));
 	Assert(state != FC_SLOT_RESERVED);
 	if (state == FC_SLOT_USED || (e->next == FC_ERASED && !everything))
@@ -50,7 +50,7 @@ fc_directory_needs_erasing(FcSlotNo slot, bool everything)
 	const FcEntry *e = &fc_dir_entries[slot];
 	bool		used = fc_word_state(pg_atomic_read_u32(unconstify(pg_atomic_uint32 *, &e->word))) == FC_SLOT_USED;
 
-	return everything || (used ? !fc_entry_current(e) : e->next != FC_ERASED);
+	return everything || (used ? !fc_entry_current(e) || fc_entry_doubtful(e) : e->next != FC_ERASED);
 }
 
 void

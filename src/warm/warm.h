@@ -133,6 +133,9 @@ extern bool fc_warm_group_unfinished(void);
 /* Once a round: K5, K9. */
 extern FcIo fc_warm_round(void);
 
+/* Instead of it, while the log is not written: K9. */
+extern void fc_warm_round_unwritten(void);
+
 /* Have so many restored slots turned out wrong that all should go (K12)?  True once. */
 extern bool fc_warm_restored_is_wrong(void);
 

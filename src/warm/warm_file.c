@@ -39,19 +39,13 @@ fc_warm_read_control(ControlFileData *control)
 }
 
 bool
-fc_warm_read_run(FcRunId *run, uint64 *w)
+fc_warm_read_run(FcWarmRun *file)
 {
-	FcWarmRun	file;
 	int			fd = fc_durable_open(FC_RUN_FILE);
-	bool		ok = fd >= 0 && fc_durable_read(fd, &file, sizeof(file)) && fc_warm_run_valid(&file);
+	bool		ok = fd >= 0 && fc_durable_read(fd, file, sizeof(*file)) && fc_warm_run_valid(file);
 
 	if (fd >= 0)
 		close(fd);
-	if (ok)
-	{
-		*run = file.run;
-		*w = file.w;
-	}
 	return ok;
 }
 
@@ -64,14 +58,35 @@ make_run(FcWarmRun *file, const FcRunId *run, uint64 w)
 	fc_warm_seal_run(file);
 }
 
+static bool
+write_run(const FcWarmRun *file)
+{
+	int			fd = fc_durable_begin(FC_RUN_FILE FC_TMP);
+
+	return fc_durable_finish(fd, fd >= 0 && fc_durable_write(fd, file, sizeof(*file)), FC_RUN_FILE FC_TMP, FC_RUN_FILE, true);
+}
+
 bool
 fc_warm_write_run(const FcRunId *run, uint64 w)
 {
 	FcWarmRun	file;
-	int			fd = fc_durable_begin(FC_RUN_FILE FC_TMP);
 
 	make_run(&file, run, w);
-	return fc_durable_finish(fd, fd >= 0 && fc_durable_write(fd, &file, sizeof(file)), FC_RUN_FILE FC_TMP, FC_RUN_FILE, true);
+	return write_run(&file);
+}
+
+bool
+fc_warm_run_without_fsync(void)
+{
+	FcWarmRun	file;
+
+	if (!fc_warm_read_run(&file))
+		return access(FC_RUN_FILE, F_OK) != 0 && errno == ENOENT;	/* no log is believed */
+	/* no boot is that one */
+	if (!fc_warm_boot_id(file.fsync_off))
+		strlcpy(file.fsync_off, "unknown", sizeof(file.fsync_off));
+	fc_warm_seal_run(&file);
+	return write_run(&file);
 }
 
 /*

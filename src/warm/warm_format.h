@@ -120,6 +120,9 @@ typedef struct FcWarmRun
 	char		magic[16];
 	FcRunId		run;
 	uint64		w;				/* the largest, or: */
+	char		fsync_off[FC_BOOT_ID_BYTES];	/* K9: the boot in which it
+												 * was, while the log was not
+												 * written; else "" */
 	uint32		crc;
 } FcWarmRun;
 

@@ -38,6 +38,8 @@ typedef struct FcWarmShared
 	bool		pending;
 	bool		writing;		/* bound: groups and stamps are written */
 	bool		gave_up;		/* the server log says that they no longer are */
+	bool		spoilt;			/* the log that was loaded: another one takes
+								 * its entries over */
 	FcWarmRoot	root;			/* as written last */
 	uint64		next;			/* block of the journal */
 	uint32		stretch;		/* whose turn it is (K18) */
@@ -51,6 +53,8 @@ typedef struct FcWarmShared
 
 	/* K9, by whichever process is told; set once */
 	bool		fsync_was_off;
+	bool		fsync_noted;	/* by the writer, in the file of the run that
+								 * is there */
 
 	/* K13, set once by the writer, before it starts another process */
 	bool		listed;			/* the list of the run that was loaded is
@@ -82,11 +86,14 @@ extern uint32 fc_warm_timeline(void);
 /* ---- warm_file.c: nothing raises; false means that it is not there, or not good ---- */
 
 extern bool fc_warm_read_control(ControlFileData *control);
-extern bool fc_warm_read_run(FcRunId *run, uint64 *w);
+extern bool fc_warm_read_run(FcWarmRun *file);
 
 /* Durable.  A new run, under the file's name when it is complete; or another W of the same run, in place. */
 extern bool fc_warm_write_run(const FcRunId *run, uint64 w);
 extern bool fc_warm_change_run(const FcRunId *run, uint64 w);
+
+/* K9: notes in the file there is that fsync was off in this boot, durably. */
+extern bool fc_warm_run_without_fsync(void);
 
 /* *map and *list are malloc'd. */
 extern bool fc_warm_read_stop(FcWarmStop *stop, uint32 slots, char **map, FcInvalidated **list);

@@ -31,7 +31,7 @@ static FcWarmStamp stamp;
 static char *map = NULL;
 static FcInvalidated *invalidated = NULL;
 static uint32 ninvalidated;
-static uint64 run_w;			/* in the file of the run (K14) */
+static FcWarmRun run;			/* the file of it (K9, K14) */
 static bool clean;				/* it is the stamp of a clean stop (K10) */
 
 static void
@@ -68,7 +68,7 @@ refuse(const char *fmt,...)
 void
 fc_warm_give_up(const char *why)
 {
-	FcRunId		run;
+	FcRunId		other;
 
 	Assert(fc_warm_pending() && fc_directory_is_mine());
 	(void) refuse("%s", why);
@@ -78,8 +78,8 @@ fc_warm_give_up(const char *why)
 	 * were this not written, the log would be harmless all the same: until
 	 * the next checkpoint it stays right
 	 */
-	if (pg_strong_random(&run, sizeof(run)))
-		(void) fc_warm_write_run(&run, 0);
+	if (pg_strong_random(&other, sizeof(other)))
+		(void) fc_warm_write_run(&other, 0);
 	fc_warm_remove_stop();
 }
 
@@ -202,10 +202,10 @@ may_go(void)
 		return c->checkPoint;
 	if (c->state != DB_SHUTDOWNED_IN_RECOVERY && c->state != DB_IN_ARCHIVE_RECOVERY &&
 		XLogRecPtrIsInvalid(c->minRecoveryPoint))
-		return Min(run_w, GetXLogReplayRecPtr(NULL));
+		return Min(run.w, GetXLogReplayRecPtr(NULL));
 	if (fc_breaks("K14"))
 		return c->minRecoveryPoint;
-	return run_w == FC_W_PRIMARY ? c->checkPoint : Min(run_w, c->minRecoveryPoint);
+	return run.w == FC_W_PRIMARY ? c->checkPoint : Min(run.w, c->minRecoveryPoint);
 }
 
 /* A server that crashed and goes on as a standby: nobody knows where its own WAL has ended. */
@@ -223,7 +223,6 @@ fc_warm_look(void)
 {
 	const ControlFileData *c = &fc_warm->control;
 	char		boot_id[FC_BOOT_ID_BYTES];
-	FcRunId		run;
 	bool		readable;
 	bool		found;
 
@@ -242,10 +241,10 @@ fc_warm_look(void)
 		return refuse("its log is of another version of the server");
 	if (root.checksum_version != c->data_checksum_version)
 		return refuse("data checksums have been switched on or off since its log was written");
-	if (!fc_warm_read_run(&run, &run_w))
+	if (!fc_warm_read_run(&run))
 		return refuse("the data directory does not say which run of the server was the last");
 	/* K7 */
-	if (!fc_run_equal(&run, &root.run) && !fc_run_equal(&run, &root.former) && !fc_breaks("K7"))
+	if (!fc_run_equal(&run.run, &root.run) && !fc_run_equal(&run.run, &root.former) && !fc_breaks("K7"))
 		return refuse("its log and the data directory are of different runs of the server");
 	if (fc_warm->backup_label)
 		return refuse("the server was started from a backup (backup_label)");
@@ -255,6 +254,11 @@ fc_warm_look(void)
 	if (c->state != DB_SHUTDOWNED && (c->wal_level <= WAL_LEVEL_MINIMAL || wal_level <= WAL_LEVEL_MINIMAL) && !fc_breaks("K8"))
 		return refuse("wal_level is or was minimal, and the server was not stopped cleanly");
 	/* K9 */
+	if (run.fsync_off[0] != '\0' && !fc_breaks("K9-run"))
+	{
+		root.fsync_was_off = true;
+		memcpy(root.boot_id, run.fsync_off, sizeof(root.boot_id));
+	}
 	if (root.fsync_was_off && (!fc_warm_boot_id(boot_id) || memcmp(boot_id, root.boot_id, sizeof(boot_id)) != 0))
 		return refuse("fsync was off before the machine was started again");
 	if (!fc_directory_epochs_whole())
@@ -288,6 +292,7 @@ typedef struct Loading
 	uint64		removed;
 	uint64		torn;
 	bool		lost;			/* by a crash: blocks that were not durable */
+	bool		spoilt;			/* a block, which may be right the next time */
 } Loading;
 
 static inline bool
@@ -356,6 +361,7 @@ load_block(Loading *l, uint64 number, bool ever, const char *bytes)
 		if (ever && !spoilt)
 			return note_lost(l, number);
 		l->torn += spoilt;		/* else it was never written */
+		l->spoilt |= spoilt;
 		return true;
 	}
 
@@ -467,6 +473,7 @@ fc_warm_load(void)
 	fc_warm->next = l.end;
 	if (l.lost)
 		fc_warm->root.sound = l.end;
+	fc_warm->spoilt = l.spoilt;
 	/* what the last group has of its turns is durable with the next root */
 	for (; (l.turned & 1) != 0; l.turned >>= 1)
 		l.stretch++;

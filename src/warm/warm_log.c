@@ -134,6 +134,8 @@ write_root(void)
 	root->slots = fc_directory_slots();
 	root->w = fc_warm->w;
 	root->next = fc_warm->next;
+	if (takes_over)
+		root->sound = root->next;	/* blocks before that may be missing */
 	fc_warm_seal_root(root);
 	memset(fc_warm_blocks[0], 0, BLCKSZ);
 	memcpy(fc_warm_blocks[0], root, sizeof(*root));
@@ -240,7 +242,6 @@ fc_warm_begin(bool restored)
 	FcWarmRoot *root;
 	FcRunId		run;
 	FcIo		io;
-	uint64		number;
 
 	if (fc_warm == NULL || !fc_warm->keep)
 		return FC_IO_OK;
@@ -249,8 +250,12 @@ fc_warm_begin(bool restored)
 	fc_directory_touching_ends();
 	fc_directory_forget_taken();
 	has_next = false;
+	takes_over = false;
 	if (!pg_strong_random(&run, sizeof(run)))
 		return give_up(FC_IO_OK, "could not generate random bytes");
+	/* what a block did not say this time it must not say the next time (K18) */
+	restored &= !fc_warm->spoilt || fc_breaks("K18-spoilt");
+	fc_warm->spoilt = false;
 	if (restored)
 	{
 		/*
@@ -266,11 +271,11 @@ fc_warm_begin(bool restored)
 	else
 	{
 		const ControlFileData *c = &fc_warm->control;
+		FcWarmRoot	former = *root;
 
-		/* whatever lies there: its numbers are lower */
-		number = Max(root->number, (uint64) GetCurrentTimestamp());
 		memset(root, 0, sizeof(*root));
-		root->number = number;
+		/* whatever lies there: its numbers are lower */
+		root->number = Max(former.number, (uint64) GetCurrentTimestamp());
 		root->system_identifier = c->system_identifier;
 		root->control_version = c->pg_control_version;
 		root->catalog_version = c->catalog_version_no;
@@ -287,6 +292,8 @@ fc_warm_begin(bool restored)
 		{
 			fc_directory_taken_all();
 			root->doubtful = fc_directory_doubts_restored();
+			root->fsync_was_off = former.fsync_was_off;
+			memcpy(root->boot_id, former.boot_id, sizeof(root->boot_id));
 		}
 	}
 	root->run = run;
@@ -299,6 +306,7 @@ fc_warm_begin(bool restored)
 	fc_warm->run_w = how_far();
 	if (!fc_warm_write_run(&run, fc_warm->run_w))
 		return give_up(FC_IO_OK, "\"" FC_RUN_FILE "\" could not be written to the data directory");
+	fc_warm->fsync_noted = false;
 	fc_warm_remove_stop();		/* of a former run, hence void */
 	if (!fc_warm->listed)
 		fc_warm_remove_list();
@@ -400,11 +408,7 @@ fc_warm_group(void)
 			return give_up(FC_IO_OK, "\"" FC_RUN_FILE "\" could not be written to the data directory");
 	}
 	if (takes_over)
-	{
-		/* blocks before that may be missing */
-		fc_warm->root.sound = fc_warm->next;
 		io = write_root();
-	}
 	if (io == FC_IO_OK)
 	{
 		takes_over = false;
@@ -469,6 +473,20 @@ make_stamp(void)
 	has_next = false;
 	show_stamp();
 	return FC_IO_OK;
+}
+
+void
+fc_warm_round_unwritten(void)
+{
+	static uint64 tried_at = 0;
+
+	if (fc_warm == NULL || fc_warm->writing || fc_warm->fsync_noted)
+		return;
+	pg_memory_barrier();
+	if (!fc_warm->fsync_was_off || fc_now_ns() - tried_at < LOOK_NS)
+		return;
+	tried_at = fc_now_ns();
+	fc_warm->fsync_noted = fc_warm_run_without_fsync();
 }
 
 FcIo

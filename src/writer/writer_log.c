@@ -21,12 +21,13 @@
 void
 fc_writer_run_log(void)
 {
-	if (!fc_writer_keeps_pages())
-	{
-		if (!fc_warm_pending())
-			fc_warm_end();
+	bool		keeps = fc_writer_keeps_pages();
+
+	if (!keeps && !fc_warm_pending())
+		fc_warm_end();
+	fc_warm_round_unwritten();
+	if (!keeps)
 		return;
-	}
 	/* the log is on the first device */
 	if (fc_devices_first_is_off())
 		fc_warm_end();

@@ -9,6 +9,7 @@ use FlashCacheMore;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
+use Time::HiRes qw(usleep);
 
 my $pages = 20;
 my $conf  = "pg_flashcache.persistence = on\nmax_logical_replication_workers = 0\nbgwriter_lru_maxpages = 0\n"
@@ -271,6 +272,42 @@ story('K10', stopped => 1, before => sub {
 	$node->start;
 	fc_wait_active($node);
 	is($node->safe_psql('postgres', 'SELECT coalesce(restored, 0) FROM pg_stat_flashcache_persistence'), 0, 'K9: fsync was off for the stop: nothing is restored');
+
+	# It is off while the cache is disabled, so that nobody writes the log: the file of the run says so, and the log does
+	# as soon as it is written again.
+	my $run_file = $node->data_dir . '/pg_flashcache.run';
+	my ($boot) = slurp_file('/proc/sys/kernel/random/boot_id') =~ /(\S+)/;
+	my $without = sub {
+		my ($broken) = @_;
+		fc_warm($node, undef, 'postgres', 'u');
+		fc_stamp($node);
+		$node->stop;
+		unlike(slurp_file($run_file), qr/$boot/, 'K9: fsync was on');
+		$node->append_conf('postgresql.conf', "fsync = off\npg_flashcache.enabled = off\n");
+		$node->start;
+		fc_wait_state($node, 'disabled');
+		my $tries = 0;
+		usleep(100_000) while slurp_file($run_file) !~ /$boot/ && $tries++ < 1800;
+		like(slurp_file($run_file), qr/$boot/, 'K9: fsync is off, and the cache disabled');
+		fc_kill_server($node);
+		$node->append_conf('postgresql.conf', "fsync = on\npg_flashcache.enabled = on\n");
+		local $ENV{FC_BREAK} = $broken;
+		$node->start;
+		fc_wait_active($node);
+		return $node->safe_psql('postgres', 'SELECT refused FROM pg_stat_flashcache_persistence');
+	};
+	is($without->('another boot,K9-run'), '', 'K9 broken: fsync was off while the cache was disabled, and another boot: accepted');
+	is($without->('another boot'), 'fsync was off before the machine was started again', 'K9: fsync was off while the cache was disabled, and another boot');
+	is($without->(''), '', 'K9: fsync was off while the cache was disabled, the same boot');
+	fc_stamp($node);
+	fc_kill_server($node);
+	{
+		local $ENV{FC_BREAK} = 'another boot';
+		$node->start;
+	}
+	fc_wait_active($node);
+	is($node->safe_psql('postgres', 'SELECT refused FROM pg_stat_flashcache_persistence'),
+		'fsync was off before the machine was started again', 'K9: and another boot after that');
 	$node->stop('immediate');
 }
 

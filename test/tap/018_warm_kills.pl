@@ -120,6 +120,18 @@ fc_kill_server($node);
 start($node);
 is_warm($node, "v$version", 'kill -9 in loading, after a clean stop');
 
+# The writer ends while it loads the log: the next one loads the rest, and says how much there is.
+prepare($node);
+$node->stop;
+start($node, 'warm_load pause');
+fc_failpoint_wait($node, 'warm_load');
+kill 'TERM', $node->safe_psql('postgres', 'SELECT writer_pid FROM pg_stat_flashcache') or die $!;
+fc_failpoint($node, 'warm_load', 'off');
+fc_wait_active($node);
+is_warm($node, "v$version", 'the end of the writer in loading');
+is($node->safe_psql('postgres', 'SELECT restored - used FROM pg_stat_flashcache, pg_stat_flashcache_persistence'), 0,
+	'the end of the writer in loading: what is there counts as restored');
+
 # And after a crash: recovery has made a checkpoint.
 prepare($node);
 fc_kill_server($node);

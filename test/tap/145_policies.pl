@@ -213,6 +213,21 @@ $lock->quit;
 sql('ALTER DATABASE postgres RESET search_path; ALTER DATABASE copy RESET ALL');
 is_in_force('with settings of the database', 'other none', of => ['other'], database => 'copy');
 
+# Nothing locks the relation that is named by its OID: its row may be known to the session still when it has been dropped, and that
+# of its schema, which nobody has asked for, is not.
+{
+	my $oid = sql('CREATE SCHEMA gone; CREATE TABLE gone.t (a int); SELECT \'gone.t\'::regclass::oid');
+	my $session = $node->background_psql('postgres', on_error_stop => 0);
+	$session->query_safe("PREPARE policy(oid) AS SELECT pg_flashcache_set_policy(\$1::regclass, 'keep'); "
+		  . "PREPARE known(oid) AS SELECT has_table_privilege(\$1, 'SELECT')");
+	$session->query_safe("EXECUTE policy('other'::regclass); EXECUTE known('other'::regclass)") for 1 .. 7;
+	$session->query_safe("BEGIN; EXECUTE known($oid)");
+	sql('DROP SCHEMA gone CASCADE');
+	$session->query("EXECUTE policy($oid)");
+	like($session->{stderr}, qr/relation with OID $oid does not exist/, 'of a relation that is being dropped: an error');
+	$session->quit;
+}
+
 # Whatever ends, policies are in force again.
 fc_to_flash($node, 't');
 my $writer = sql('SELECT writer_pid FROM pg_stat_flashcache');
