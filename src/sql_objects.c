@@ -34,7 +34,6 @@
 #include "utils/fmgrprotos.h"
 #include "utils/hsearch.h"
 #include "utils/resowner.h"
-#include "utils/timestamp.h"
 #include "utils/tuplestore.h"
 
 FC_EXPORT Datum fc_relation_stat(PG_FUNCTION_ARGS);
@@ -401,9 +400,6 @@ try_texts(Oid function, HTAB *texts, char *problem, Size size)
 	return done;
 }
 
-/* A session that could not have the texts asks for them again after an hour: each time that fails costs it their size in memory. */
-#define TEXTS_AGAIN_MS (60 * 60 * 1000)
-
 /*
  * The texts of those statements, as far as this user may see them; NULL where
  * they can't be had.  Of others, and of what is longer than LONGEST_TEXT, there
@@ -412,41 +408,35 @@ try_texts(Oid function, HTAB *texts, char *problem, Size size)
 static HTAB *
 read_texts(bool sees_all)
 {
-	static TimestampTz failed_at = 0;
-	static char problem[256];
 	HASHCTL		ctl = {.keysize = sizeof(TextKey),.entrysize = sizeof(TextEntry),.hcxt = CurrentMemoryContext};
 	Oid			function = find_function();
-	TimestampTz now = GetCurrentTimestamp();
+	char		problem[256];
 	HTAB	   *texts;
 	FcStatement s = {0};
 	uint64		c[FC_PLACE_COUNTERS] = {0};
 
 	if (!OidIsValid(function))
 		return NULL;
-	if (failed_at == 0 || TimestampDifferenceExceeds(failed_at, now, TEXTS_AGAIN_MS))
-	{
-		texts = hash_create("statement texts", 256, &ctl, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
-		for (uint32 i = 0; i < fc_stats_statement_places(); i++)
-			if (read_statement(i, sees_all, &s, c))
-			{
-				TextKey		key = {s.user, s.db, s.query, s.toplevel};
-				TextEntry  *entry = hash_search(texts, &key, HASH_ENTER, NULL);
+	texts = hash_create("statement texts", 256, &ctl, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	for (uint32 i = 0; i < fc_stats_statement_places(); i++)
+		if (read_statement(i, sees_all, &s, c))
+		{
+			TextKey		key = {s.user, s.db, s.query, s.toplevel};
+			TextEntry  *entry = hash_search(texts, &key, HASH_ENTER, NULL);
 
-				entry->text = NULL;
-			}
-		failed_at = 0;
-		/* a parallel query can't have a subtransaction */
-		if (IsInParallelMode())
-			ask_for_texts(function, texts);
-		else if (!try_texts(function, texts, problem, sizeof(problem)))
-			failed_at = now;
-		if (failed_at == 0)
-			return texts;
+			entry->text = NULL;
+		}
+	/* a parallel query can't have a subtransaction */
+	if (IsInParallelMode())
+		ask_for_texts(function, texts);
+	else if (!try_texts(function, texts, problem, sizeof(problem)))
+	{
+		ereport(NOTICE,
+				(errmsg("texts of statements are not shown: %s", problem),
+				 errhint("pg_stat_statements has one of a database with another encoding. pg_stat_statements(false) shows of which databases it has statements, pg_stat_statements_reset() removes those of one.")));
+		return NULL;
 	}
-	ereport(NOTICE,
-			(errmsg("texts of statements are not shown: %s", problem),
-			 errhint("pg_stat_statements has one of a database with another encoding. pg_stat_statements(false) shows of which databases it has statements, pg_stat_statements_reset() removes those of one, and a new session shows texts again.")));
-	return NULL;
+	return texts;
 }
 
 static const char *

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from pgflash import latency
 from pgflash.errors import MachineError
 from pgflash.pilot import db
 from pgflash.place.temporary import names
@@ -18,7 +19,13 @@ from pgflash.place.temporary import names
 TEMPORARY = "temporary files"
 PHYSICAL = "writes are pages that were written and added, as pg_stat_flashcache_relation counts them"
 ESTIMATED = "writes are estimated from changes of rows: which pages were written is not known"
-ENOUGH = 100  # reads that a mean time is taken from
+ENOUGH = latency.ENOUGH
+# Of times that are no setting's: what has measured them.
+SOURCES = {
+    "object": "by object (pg_stat_flashcache_relation)", "tablespace": "by tablespace (pg_stat_flashcache_relation)",
+    "objects": "of all objects (pg_stat_flashcache_relation)", "server": "of the whole server (pg_stat_flashcache)",
+    "advice": "by pg_flashcache_advice",
+}  # fmt: skip
 
 # Units, of this database. pg_stat_* count what was not yet seen by the reader as of its own transaction, which autocommit ends.
 _OBJECTS = """
@@ -92,6 +99,8 @@ class Snapshot:
     database: dict[str, float]
     written: float  # buffers that the server wrote, of all databases
     flash_us: float | None  # mean of a read of flash since the reset
+    server: tuple[float, float] = (0.0, 0.0)  # reads from disk of all databases that the cache has timed, and their time in us
+    reads_timed: bool = True  # by PostgreSQL: track_io_timing is on
     advice_us: float | None = None  # mean of a read from disk, as pg_flashcache_advice has measured it
     missing: list[str] = field(default_factory=list)
     moved: bool = False  # its counters begin at a moment that is the same for all of them
@@ -132,11 +141,12 @@ def _touched(row: tuple[Any, ...], kind: str) -> float:
 
 def snapshot(connection: db.Connection, temp_bytes: int | None = None) -> Snapshot:
     missing: list[str] = []
+    timed = db.value(connection, "SELECT coalesce(current_setting('io_method', true), 'sync')") == "sync"
     seen: dict[int, tuple[int, int, int]] = {}
     view = db.cache_view(connection, "pg_stat_flashcache_relation")
     if view:
         seen = {
-            int(oid): (int(reads), int(us), int(written))
+            int(oid): (int(reads) if timed else 0, int(us) if timed else 0, int(written))
             for oid, reads, us, written in db.rows(
                 connection,
                 f"SELECT relid::bigint, disk_reads, disk_read_time_us, disk_writes + disk_extends FROM {view} WHERE relid IS NOT NULL",
@@ -163,11 +173,10 @@ def snapshot(connection: db.Connection, temp_bytes: int | None = None) -> Snapsh
         " FROM pg_stat_database WHERE datname = current_database()",
     )[0]
     database = {name: float(number or 0) for name, number in zip(counters, found[1:], strict=True)}
-    if db.value(connection, "SHOW track_io_timing") != "on":
-        missing.append("track_io_timing is off: the server does not know how long its reads take")
     units[0] = temporary(connection, database, temp_bytes)
     return Snapshot(
-        time.monotonic(), units, float(found[0]), database, _written(connection), _flash_us(connection), _advice_us(connection), missing
+        time.monotonic(), units, float(found[0]), database, _written(connection), _flash_us(connection), _timed_reads(connection, timed),
+        db.value(connection, "SHOW track_io_timing") == "on", _advice_us(connection), missing,
     )  # fmt: skip
 
 
@@ -201,6 +210,21 @@ def _flash_us(connection: db.Connection) -> float | None:
     row = db.cache_row(connection)
     hits = float(row.get("hits") or 0)
     return float(row["read_time_us"]) / hits if hits >= ENOUGH and row.get("read_time_us") is not None else None
+
+
+def _timed_reads(connection: db.Connection, timed: bool) -> tuple[float, float]:
+    """Of the whole server: by the totals where each read is timed, else by the histograms, which have those that are."""
+    if timed:
+        row = db.cache_row(connection)
+        return float(row.get("disk_reads") or 0), float(row.get("disk_read_time_us") or 0)
+    view = db.cache_view(connection, "pg_stat_flashcache_latency")
+    if not view:
+        return 0.0, 0.0
+    found = db.rows(
+        connection,
+        f"SELECT from_us, to_us, sum(count)::float8 FROM {view} WHERE operation = ANY (%s) GROUP BY 1, 2", list(latency.READS),
+    )  # fmt: skip
+    return latency.totals((float(start), None if end is None else float(end), count) for start, end, count in found)
 
 
 def _advice_us(connection: db.Connection) -> float | None:
@@ -267,7 +291,8 @@ def compare(first: Snapshot | None, last: Snapshot, seconds: float, disk_ms: flo
         }))  # fmt: skip
     if first:
         notes += [f"{unit.key} was dropped meanwhile" for oid, unit in first.units.items() if oid not in last.units]
-    general, source = _general_ms(database, deltas, last.advice_us, disk_ms)
+    server = tuple(moved(then, now) for then, now in zip(first.server if first else (None, None), last.server, strict=True))
+    general, source = _general_ms(database, deltas, (server[0], server[1]), last.advice_us, disk_ms)
     spaces = _by_tablespace(deltas)
     touched = sum(delta["touched"] for unit, delta in deltas if unit.kind != "temporary")
     written = moved(first.written if first else None, last.written)
@@ -289,10 +314,16 @@ def compare(first: Snapshot | None, last: Snapshot, seconds: float, disk_ms: flo
                 (unit.now.bytes - old.now.bytes) * 86400 / seconds if old else None,
             )
         )  # fmt: skip
+    known = list(
+        dict.fromkeys(SOURCES[rate.latency_from] for rate in rates if rate.latency_from in SOURCES and rate.reads + rate.writes > 0)
+    )
+    if not last.reads_timed and known:
+        notes.append(f"track_io_timing is off; times of reads are what the cache has measured itself: {', '.join(known)}")
     guessed = [rate.unit.key for rate in rates if rate.latency_from == "assumed" and rate.reads + rate.writes > 0]
     if guessed:
         whose = "" if len(guessed) == sum(rate.reads + rate.writes > 0 for rate in rates) else f" for {len(guessed)} of the objects"
-        notes.append(f"no time of a read was measured{whose}: {general:g} ms are assumed (--disk-ms gives another)")
+        why = "" if last.reads_timed else ", and track_io_timing is off"
+        notes.append(f"no time of a read was measured{whose}{why}: {general:g} ms are assumed (--disk-ms gives another)")
     flash, flash_from = (
         (flash_ms, "given") if flash_ms is not None else (last.flash_us / 1000, "measured") if last.flash_us else (0.1, "assumed")
     )
@@ -300,7 +331,11 @@ def compare(first: Snapshot | None, last: Snapshot, seconds: float, disk_ms: flo
 
 
 def _general_ms(
-    database: dict[str, float], deltas: list[tuple[Unit, dict[str, float]]], advice_us: float | None, given: float | None
+    database: dict[str, float],
+    deltas: list[tuple[Unit, dict[str, float]]],
+    server: tuple[float, float],
+    advice_us: float | None,
+    given: float | None,
 ) -> tuple[float, str]:
     """Of whatever has no time of its own: what is known of any reads, before something is assumed."""
     if given is not None:
@@ -310,6 +345,8 @@ def _general_ms(
     reads, us = (sum(delta[name] for _, delta in deltas) for name in ("disk_reads", "disk_us"))
     if reads >= ENOUGH and us > 0:
         return us / reads / 1000, "objects"
+    if (mean := latency.mean_ms(*server)) is not None:
+        return mean, "server"
     if advice_us:
         return advice_us / 1000, "advice"
     return 5.0, "assumed"

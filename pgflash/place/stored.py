@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from pgflash import latency
 from pgflash.errors import ArgumentError
 from pgflash.pilot import db
 from pgflash.place import observe
@@ -85,6 +86,8 @@ def _moved(connection: db.Connection, interval: Interval, now: Snapshot, temp_by
     """The objects of now, with counters that begin at the first snapshot."""
     relations = {row.key: row for row in interval.rows("relations")}
     timed = {row.key: row for row in interval.rows("flash_relations")}
+    settings = interval.one("settings") or NONE
+    each_timed = settings.labels.get("io_method", "sync") == "sync"
     counted = any(row.get("disk_writes") or row.get("disk_extends") for row in timed.values()) and not interval.problem("flash_relations")
     tables = {int(oid): (int(toast), int(index), float(rows)) for oid, toast, index, rows in db.rows(connection, _TABLES)}
     units: dict[int, Unit] = {}
@@ -99,8 +102,8 @@ def _moved(connection: db.Connection, interval: Interval, now: Snapshot, temp_by
             unit.now.bytes, round(row.get("blks_read")),
             round(sum(relations.get(str(one), NONE).get("blks_read") for one in (toast, of_toast) if one)),
             inserted + updated if unit.kind == "index" else inserted / a_page + updated + deleted, 0.0,
-            round(sum(one.get("disk_reads") for one in mine)) if mine else None,
-            round(sum(one.get("disk_read_time_us") for one in mine)) if mine else None,
+            round(sum(one.get("disk_reads") for one in mine)) if mine and each_timed else None,
+            round(sum(one.get("disk_read_time_us") for one in mine)) if mine and each_timed else None,
             None if not counted else round(sum(one.get("disk_writes") + one.get("disk_extends") for one in mine)),
         ))  # fmt: skip
     totals = next((row for row in interval.rows("database") if row.label("datname") == interval.database), NONE)
@@ -116,9 +119,20 @@ def _moved(connection: db.Connection, interval: Interval, now: Snapshot, temp_by
         database=database,
         written=_written(interval),
         flash_us=flash_us,
+        server=_timed_reads(interval, cache, each_timed),
+        reads_timed=settings.labels.get("track_io_timing", "on") == "on",
         missing=[],
         moved=True,
     )
+
+
+def _timed_reads(interval: Interval, cache: Row, each: bool) -> tuple[float, float]:
+    """As of what is observed now."""
+    if each:
+        return cache.get("disk_reads"), cache.get("disk_read_time_us")
+    rows = [row for row in interval.rows("flash_latency") if row.label("operation") in latency.READS]
+    limits = [(float(row.labels.get("from_us") or 0), row.labels.get("to_us"), row.get("count")) for row in rows]
+    return latency.totals((start, None if end is None else float(end), count) for start, end, count in limits)
 
 
 def _written(interval: Interval) -> float:

@@ -2,7 +2,8 @@
 
 sampled         samples of sessions at work, by pgflash snapshot --every: a look has as many seconds of database time as sessions
 wait_sampling   the extension pg_wait_sampling for waits; what is left of active_time in pg_stat_database is the processor's
-database        active_time, and blk_read_time and blk_write_time with track_io_timing: user I/O and the rest
+database        active_time, and blk_read_time and blk_write_time with track_io_timing, or the times of reads that the cache has
+                measured: user I/O and the rest
 
 Samples of a part of the interval are taken for all of it, and `covered` says how large the part is. Below a half they are not: what
 the others counted all of the time comes first, and `words` says of how much the samples are.
@@ -168,18 +169,32 @@ def _by_database(interval: Interval) -> DatabaseTime | None:
     settings = interval.one("settings")
     timed = settings is not None and settings.label("track_io_timing") == "on"
     words = "active_time of pg_stat_database"
-    if not timed:
+    cache = interval.one("cache")
+    flash = (cache.get("read_time_us") if cache else 0.0) / 1e6
+    if timed:
+        io = sum(row.get("blk_read_time") + row.get("blk_write_time") for row in interval.rows("database")) / 1000
+        what, whose = "reads and writes of data files", "the times of track_io_timing"
+    elif (
+        cache is not None
+        and cache.get("disk_read_time_us") > 0
+        and settings is not None
+        and settings.labels.get("io_method", "sync") == "sync"
+    ):
+        io = flash + cache.get("disk_read_time_us") / 1e6
+        what, whose = (
+            "reads of data files",
+            "the times of reads that the cache has measured itself (pg_stat_flashcache): track_io_timing is off",
+        )
+    else:
         return DatabaseTime(
             "database", active, [Wait("not known", REST, active)], f"{words}; track_io_timing is off, and no waits were sampled"
         )
-    io = sum(row.get("blk_read_time") + row.get("blk_write_time") for row in interval.rows("database")) / 1000
-    cache = interval.one("cache")
-    flash = min(io, (cache.get("read_time_us") if cache else 0.0) / 1e6)
+    flash = min(io, flash)
     total = max(active, io)
     waits = [
         Wait("reads from flash", FLASH, flash),
-        Wait("reads and writes of data files", DISK, io - flash),
+        Wait(what, DISK, io - flash),
         Wait("the rest", REST, total - io),
     ]
     waits.sort(key=lambda wait: -wait.seconds)
-    return DatabaseTime("database", total, [wait for wait in waits if wait.seconds > 0], f"{words}, with the times of track_io_timing")
+    return DatabaseTime("database", total, [wait for wait in waits if wait.seconds > 0], f"{words}, with {whose}")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
+from pgflash.latency import middle_us
 from pgflash.top.sample import Sample
 
 PAGE = 8192
@@ -167,9 +167,8 @@ def _histogram(before: Sample, after: Sample) -> dict[str, list[tuple[float, int
         if grown < 0:
             return None
         if grown and row["operation"] in OPERATIONS:
-            least = max(float(row["from_us"]), 0.5)
-            most = float(row["to_us"]) if row["to_us"] is not None else 2 * least
-            found.setdefault(OPERATIONS[row["operation"]], []).append((math.sqrt(least * most) / 1e6, grown))
+            middle = middle_us(row["from_us"], row["to_us"])
+            found.setdefault(OPERATIONS[row["operation"]], []).append((middle / 1e6, grown))
     return found
 
 

@@ -492,8 +492,12 @@ fc_warm_load(void)
 	SpinLockRelease(&fc_warm->lock);
 	ereport(LOG,
 			(errmsg("pg_flashcache has restored %llu pages on flash", (unsigned long long) l.restored),
+			 l.torn == 0 ?
 			 errdetail("%llu others were changed during recovery, %llu were no longer current; it took %llu ms.",
 					   (unsigned long long) l.touched, (unsigned long long) l.removed,
-					   (unsigned long long) (loading_us / 1000))));
+					   (unsigned long long) (loading_us / 1000)) :
+			 errdetail("%llu others were changed during recovery, %llu were no longer current; it took %llu ms. Blocks of the log that are missing, damaged or unreadable: %llu. What they had is read from disk.",
+					   (unsigned long long) l.touched, (unsigned long long) l.removed,
+					   (unsigned long long) (loading_us / 1000), (unsigned long long) l.torn)));
 	return FC_WARM_LOADED;
 }

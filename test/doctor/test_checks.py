@@ -55,6 +55,12 @@ def device_2(state: str, reason: str | None) -> Break:
     return lambda fake: fake.server.devices.append({"device": 2, "path": "/wal/2", "state": state, "reason": reason})
 
 
+def timed(fake: Fake) -> None:
+    """Of 1,000 reads 100 were timed, if others finish most of them."""
+    fake.server.cache.update(disk_reads=1000, disk_read_time_us=4_200_000)
+    fake.server.latency = [(1000.0, 4000.0, 100.0)]
+
+
 def empty_cache(size: str) -> Break:
     return both(setting("pg_flashcache.size", size), lambda fake: fake.server.cache.update(slots=int(size), used=100))
 
@@ -252,6 +258,8 @@ CASES: list[tuple[str, str, Break, str, list[str]]] = [
     ("server.io_concurrency", "advice", setting("effective_io_concurrency", "1"), "is 1", [alter("effective_io_concurrency", "32")]),
     ("server.random_page_cost", "advice", setting("random_page_cost", "4"), "is 4; 70% of the reads are hits", [alter("random_page_cost", "2")]),
     ("server.track_io_timing", "advice", setting("track_io_timing", "off"), "is off", [alter("track_io_timing", "on")]),
+    ("server.track_io_timing", "advice", both(setting("track_io_timing", "off"), setting("io_method", "sync"), timed), "is off; by the cache's own measurement a page from disk takes 4.2 ms (pg_stat_flashcache)", [alter("track_io_timing", "on")]),
+    ("server.track_io_timing", "advice", both(setting("track_io_timing", "off"), timed), "is off; by the cache's own measurement a page from disk takes 2 ms (pg_stat_flashcache_latency)", [alter("track_io_timing", "on")]),
     ("server.checksums", "advice", setting("data_checksums", "off"), "is off", ["stop the server", f"pg_checksums --enable --progress --pgdata {DATA}", "start the server"]),
     ("server.io_method", "advice", setting("io_method", "sync"), "is sync", ["ALTER SYSTEM SET io_method = 'worker'", RESTART]),
     ("server.pending_restart", "advice", pending, "was changed, and waits for a restart", [RESTART]),

@@ -191,6 +191,25 @@ def test_without_a_cache_the_advice_knows() -> None:
     assert (found.rates[0].disk_ms, found.rates[0].latency_from, found.notes) == (0.004, "advice", [])
 
 
+def test_without_track_io_timing_the_cache_knows() -> None:
+    """And it is said which of its views does: that of all reads of the server, where too few of the objects' were timed."""
+    words = "track_io_timing is off; times of reads are what the cache has measured itself: "
+    first, last = (snapshot(at, 0, 0.0, unit(1, "a", MB, reads, 0)) for at, reads in ((0, 0), (10, 1000)))
+    first.server, last.server, last.reads_timed = (900.0, 400_000.0), (1000.0, 4_200_000.0), False
+    whole = f"{words}of the whole server (pg_stat_flashcache)"
+    for before, ms in ((None, 4.2), (first, 38.0)):
+        found = compare(before, last, 10.0, None, None)
+        assert (found.rates[0].disk_ms, found.rates[0].latency_from, found.notes) == (ms, "server", [whole])
+    seen = snapshot(10, 0, 0.0, unit(1, "a", MB, 1000, 0, seen=(500, 10_000)), unit(2, "b", MB, 1000, 0), temporary(10, "other"))
+    seen.reads_timed = False
+    by = [f"{what} (pg_stat_flashcache_relation)" for what in ("by object", "by tablespace", "of all objects")]
+    assert compare(None, seen, 10.0, None, None).notes == [words + ", ".join(by)]
+    last.server = (99.0, 1_000_000.0)
+    unknown = "no time of a read was measured, and track_io_timing is off: 5 ms are assumed (--disk-ms gives another)"
+    assert compare(None, last, 10.0, None, None).notes == [unknown]
+    assert compare(None, last, 10.0, 3.0, None).notes == []
+
+
 def test_temporary_files_that_are_on_flash_are_left_out() -> None:
     observation = compare(None, snapshot(10, 0, 5.0, temporary(1000, "one", "two")), 10.0, None, None)
     assert [line.item.key for line in advise(observation, MB, 0.3, fast=frozenset({"one"})).lines] == ["temporary files"]

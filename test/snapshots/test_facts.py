@@ -134,6 +134,18 @@ def test_time_by_the_database() -> None:
     assert "What database time was spent on is not known" in verdict.of_one(facts(interval({"database": DATABASE}))).headline
 
 
+def test_time_of_reads_by_the_cache() -> None:
+    """Without track_io_timing, where each read is timed: those of others (18 and later) would be left out."""
+    measured = cache(read_time_us=21e6, disk_read_time_us=30e6)
+    untimed = {"track_io_timing": "off"}
+    found = database_time(interval({"database": DATABASE, "settings": [row("", untimed)], "cache": measured}))
+    assert found is not None
+    assert (found.source, found.of(FLASH), found.of(DISK), found.of(REST)) == ("database", 21, 30, 49)
+    assert found.words.endswith("the times of reads that the cache has measured itself (pg_stat_flashcache): track_io_timing is off")
+    some = database_time(interval({"database": DATABASE, "settings": [row("", untimed | {"io_method": "worker"})], "cache": measured}))
+    assert some is not None and some.user_io is None and "not known" in some.waits[0].event
+
+
 WITHOUT: Sections = {"database": DATABASE, "settings": TIMED}
 NO_SAMPLES = {"sampled_waits": "no samples"}
 

@@ -134,7 +134,7 @@ def test_a_statement_in_another_encoding(database: Database) -> None:
     with psycopg.connect(database.dsn, autocommit=True) as connection:
         said: list[str] = []
         connection.add_notice_handler(lambda diagnostic: said.append(f"{diagnostic.message_primary}"))
-        for _ in range(2):  # the second one does not ask again
+        for _ in range(2):  # what has failed leaves nothing behind in the session
             assert connection.execute("SELECT count(*) > 0, count(query) FROM pg_stat_flashcache_statements").fetchone() == (True, 0)
         assert said == [f"texts of statements are not shown: {why.removeprefix('without texts: ')}"] * 2
         top = [sys.executable, "-m", "pgflash", "top", "--once", "--interval", "0.1", database.dsn]
@@ -142,7 +142,7 @@ def test_a_statement_in_another_encoding(database: Database) -> None:
         assert done.returncode == 0 and said[0] in done.stdout and "Statements by" in done.stdout, done.stdout + done.stderr
         connection.execute("SELECT pg_stat_statements_reset(0, oid, 0) FROM pg_database WHERE datname = %s", (raw,))
     database.sql(f"DROP DATABASE {raw}")
-    assert database.sql("SELECT count(query) > 0 FROM pg_stat_flashcache_statements") == "t", "a new session has them again"
+    assert database.sql("SELECT count(query) > 0 FROM pg_stat_flashcache_statements") == "t", "without it there are texts again"
 
 
 def test_statements_after_a_reset(database: Database) -> None:

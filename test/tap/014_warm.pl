@@ -8,6 +8,7 @@
 use strict;
 use warnings;
 
+use FindBin;
 use FlashCache;
 use FlashCacheMore;
 use PostgreSQL::Test::Cluster;
@@ -333,8 +334,18 @@ $node->stop;
 	print $fh "\x5A" x 4096;
 	close $fh;
 }
-start();
-is(persistence($node, 'torn_blocks, refused'), '1|', 'a torn block: it is seen');
+# What docs/operation.md says is seen then, and its statement as somebody would type it.
+{
+	my $text = slurp_file("$FindBin::RealBin/../../docs/operation.md");
+	my ($sql)    = $text =~ /^### Torn blocks\n.*?^```sql\n(.*?)^```$/ms or die 'docs/operation.md has no statement for torn blocks';
+	my ($detail) = $text =~ /^\| `pg_flashcache has restored N pages on flash`, with `([^`]*: )N` in its DETAIL/m or die 'docs/operation.md has no line for torn blocks';
+	my $offset = -s $node->logfile;
+	start();
+	is(persistence($node, 'torn_blocks, refused'), '1|', 'a torn block: it is seen');
+	like($node->safe_psql('postgres', $sql), qr/^[^|]+\|1\|\d+\|\d+\|\d+\|\|\d+$/, 'a torn block: the statement of the documentation shows it');
+	like(slurp_file($node->logfile, $offset), qr/LOG:  pg_flashcache has restored \d+ pages on flash\n.*DETAIL:  .* \Q$detail\E1\. What they had is read from disk\.\n/,
+		'a torn block: the log has it');
+}
 fc_is_read($node, 'postgres', 't', 'v1', $pages, 'a torn block: the rest is right', 'any');
 is_quiet($node);
 prepare($node);

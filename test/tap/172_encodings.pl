@@ -35,8 +35,8 @@ is($node->safe_psql('utf8', 'SELECT right(path, 1) = chr(233) FROM pg_stat_flash
 $node->safe_psql('latin1', "SELECT pg_flashcache_add_device('$folder/plain', 1048576)");
 $node->safe_psql('utf8', 'SELECT pg_flashcache_remove_device(path) FROM pg_stat_flashcache_device WHERE device > 1');
 
-# pg_stat_statements has the texts of all databases: one that has no form here leaves the counters, and a session that reads texts
-# in an hour again. UTF8: what is not valid; LATIN1: what it does not have.
+# pg_stat_statements has the texts of all databases: one that has no form here leaves the counters. UTF8: what is not valid; LATIN1:
+# what it does not have.
 $node->safe_psql($_, 'CREATE EXTENSION pg_stat_statements') foreach qw(utf8 latin1 sql_ascii);
 my %other = (utf8 => [ 'sql_ascii', qq{SELECT 1 AS "caf\xe9"} ], latin1 => [ 'utf8', qq{SELECT 1 AS "\xe6\x97\xa5"} ]);
 foreach my $here (sort keys %other)

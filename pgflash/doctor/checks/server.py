@@ -10,7 +10,7 @@ from pgflash.doctor.facts import Facts
 from pgflash.doctor.facts.server import Server
 from pgflash.shown import literal
 from pgflash.state import NOT_ENABLED, SIZE_0, not_started
-from pgflash.units import show_bytes, show_seconds
+from pgflash.units import show_bytes, show_ms, show_seconds
 
 WAL = f"{PG}/runtime-config-wal.html"
 RESTART = "restart the server"
@@ -114,7 +114,9 @@ def cache_size(facts: Facts) -> Iterable[Finding]:
         raise DoesNotApply("pg_flashcache.size is 0")
     better_buffers = _better_buffers(facts, server)
     slots, used = int(server.cache.get("slots") or 0), int(server.cache.get("used") or 0)
-    whose = f"the {show_bytes(better_buffers)} that shared_buffers should be" if better_buffers else f"shared_buffers ({show_bytes(buffers)})"
+    whose = (
+        f"the {show_bytes(better_buffers)} that shared_buffers should be" if better_buffers else f"shared_buffers ({show_bytes(buffers)})"
+    )
     buffers = better_buffers or buffers
     what = f"is {show_bytes(size)}, {size / buffers:.1f} times {whose}"
     if size < 2 * buffers:
@@ -307,15 +309,18 @@ def random_page_cost(facts: Facts) -> Iterable[Finding]:
 
 
 @check(
-    "server", "track_io_timing", "Times of reads are known",
+    "server", "track_io_timing", "PostgreSQL's own views have times of reads",
     question="Is track_io_timing on?",
-    why="Without it nobody can tell how long the disk takes. pg_test_timing shows what it costs: well below a microsecond, usually.",
-    source=f"{PG}/runtime-config-statistics.html#GUC-TRACK-IO-TIMING; pgtesttiming(1)",
+    why="Without it pg_stat_database, pg_stat_io and EXPLAIN (BUFFERS) have no times of reads. The cache measures for itself, and its views "
+    "have them. pg_test_timing shows what it costs: well below a microsecond, usually.",
+    source=f"{PG}/runtime-config-statistics.html#GUC-TRACK-IO-TIMING; pgtesttiming(1); docs/views.md, Times and track_io_timing",
 )  # fmt: skip
 def track_io_timing(facts: Facts) -> Iterable[Finding]:
     server = server_of(facts)
     if server.get("track_io_timing") == "off":
-        yield _alter(server, "track_io_timing", "on")
+        measured = server.disk_ms
+        by_cache = f"; by the cache's own measurement a page from disk takes {show_ms(measured[0])} ({measured[1]})" if measured else ""
+        yield _alter(server, "track_io_timing", "on", f"is off{by_cache}")
 
 
 @check(

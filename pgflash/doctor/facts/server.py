@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from pgflash import devices
+from pgflash import devices, latency
 from pgflash.doctor.facts.machine import Machine
 from pgflash.errors import MachineError
 
@@ -40,6 +40,8 @@ class Server:
     """The row of pg_stat_flashcache; empty if the extension is not in this database."""
     cache_unasked: str = ""
     """Why the view could not be read, and what helps."""
+    latency: list[tuple[float, float | None, float]] = field(default_factory=list)
+    """Of reads from disk, by pg_stat_flashcache_latency: from and to in microseconds, and how many; none where the view cannot be read."""
     devices: list[dict[str, Any]] = field(default_factory=list)
     """Rows of pg_stat_flashcache_device, of the devices that were added, and of the first if it is off; none where the view cannot be
     read."""
@@ -81,6 +83,18 @@ class Server:
     @property
     def data_directory(self) -> str:
         return self.get("data_directory")
+
+    @property
+    def disk_ms(self) -> tuple[float, str] | None:
+        """Of a page from disk, as the cache has measured it itself, and which view says so. None: too few, or no cache."""
+        timed = self.get("io_method") in ("", "sync")  # else most of them are not, and the histograms have those that are
+        found = (
+            latency.mean_ms(float(self.cache.get("disk_reads") or 0), float(self.cache.get("disk_read_time_us") or 0)) if timed else None
+        )
+        if found is not None:
+            return found, "pg_stat_flashcache"
+        found = latency.mean_ms(*latency.totals(self.latency))
+        return None if found is None else (found, "pg_stat_flashcache_latency")
 
     @property
     def has_cache(self) -> bool:
@@ -134,6 +148,11 @@ def gather(
             server.cache = dict(rows(f"SELECT to_jsonb(s) || {age} FROM {view} s")[0][0])
         except MachineError as error:  # one view is no reason to look at nothing
             server.cache_unasked = error.message.splitlines()[0]
+    histograms, _ = readable("pg_stat_flashcache_latency") if server.cache else ("", "")
+    if histograms:
+        kinds = ", ".join(f"'{name}'" for name in latency.READS)
+        buckets = rows(f"SELECT from_us, to_us, sum(count)::float8 FROM {histograms} WHERE operation IN ({kinds}) GROUP BY 1, 2")
+        server.latency = [(float(start), None if end is None else float(end), count) for start, end, count in buckets]
     added, server.devices_unasked = readable(devices.VIEW) if server.cache else ("", "")
     if added:
         server.devices = [
