@@ -23,12 +23,14 @@ DISK = "user I/O, disk"
 FLASH = "user I/O, flash"
 COMMIT = "WAL and commit"
 LOCKS = "locks"
+TEMPORARY = "temporary files"  # of sorts and hashes that are larger than work_mem: no cache of data files helps them
 OTHER = "other waits"
 REST = "CPU and other waits"  # where nothing tells them apart
 USER_IO = "user I/O"  # of a source that does not tell disk from flash
-CLASSES = (CPU, REST, USER_IO, DISK, FLASH, COMMIT, LOCKS, OTHER)
+CLASSES = (CPU, REST, USER_IO, DISK, FLASH, TEMPORARY, COMMIT, LOCKS, OTHER)
 IO_CLASSES = (USER_IO, DISK, FLASH)
 
+_DATA_FILES = ("DataFile", "Aio")  # how the events of data files begin; of 18, reads that the server waits for
 _COMMIT = {"WALWrite", "WALInsert", "WALSync", "SyncRep"}
 _FLASH_UNNAMED = "Extension"  # 15 and 16 have no names for the waits of extensions
 NAMED = 170000  # from this version on they have: there `Extension` is another extension's
@@ -86,8 +88,10 @@ def group_of(event_type: str, event: str, version: int) -> str:
         return FLASH
     if event in _COMMIT or event.startswith(("WAL", "Wal")):
         return COMMIT
-    if event_type == "IO":
+    if event_type == "IO" and event.startswith(_DATA_FILES):
         return DISK
+    if event_type == "IO" and event.startswith("BufFile"):
+        return TEMPORARY
     if event_type in ("Lock", "LWLock", "BufferPin", "Buffer"):
         return LOCKS
     return OTHER

@@ -12,7 +12,7 @@ from pgflash.snapshots import diff, render, report, verdict
 from pgflash.snapshots.facts import facts, percentile
 from pgflash.snapshots.moments import parse_duration, split
 from pgflash.snapshots.verdict import relative
-from pgflash.snapshots.waits import CPU, DISK, FLASH, OTHER, REST, database_time, group_of
+from pgflash.snapshots.waits import CPU, DISK, FLASH, OTHER, REST, TEMPORARY, database_time, group_of
 
 from .made_up import Sections, interval, row, waits
 
@@ -75,6 +75,17 @@ def test_the_verdict_on_one() -> None:
     words = verdict.of_one(facts(interval(flash()))).headline
     assert words == "User I/O was 12% of database time, CPU 74%: storage is not what limits; next limit: CPU."
     assert verdict.of_one(facts(interval({"cache": cache()}))).headline == "Nothing to conclude: no database time was counted."
+
+
+def test_temporary_files_are_no_data_files() -> None:
+    """No cache would make them less: neither is the disk said to limit, nor is it the cache's work where they go away."""
+    spills = disk() | {"sampled_waits": [*waits(cpu=78), row("IO/BufFileWrite", {"event_type": "IO", "event": "BufFileWrite"}, samples=22)]}
+    words = verdict.of_one(facts(interval(spills))).headline
+    assert words == "User I/O was 0% of database time, CPU 78%: storage is not what limits; next limit: CPU."
+    spills["sampled_waits"] = [*waits(cpu=20), row("IO/BufFileWrite", {"event_type": "IO", "event": "BufFileWrite"}, samples=80)]
+    words = verdict.of_one(facts(interval(spills))).headline
+    assert words == "User I/O was 0% of database time, CPU 20%: data files are not what limits; next limit: temporary files."
+    assert "the cache works" not in verdict.of_two(facts(interval(spills)), facts(interval(flash()))).headline
 
 
 def test_the_verdict_on_two() -> None:
@@ -199,7 +210,9 @@ def test_waits_without_a_name(version: int, group: str) -> None:
     [
         ("CPU", "", CPU), ("IO", "DataFileExtend", DISK), ("IO", "AioIoCompletion", DISK), ("Extension", "Extension", FLASH),
         ("Extension", "FlashcacheMultiBlockRead", FLASH), ("IO", "WALSync", "WAL and commit"), ("IPC", "SyncRep", "WAL and commit"),
-        ("LWLock", "BufferMapping", "locks"), ("IPC", "ParallelFinish", "other waits"), ("Extension", "PgSleepExtension", "other waits"),
+        ("LWLock", "BufferMapping", "locks"), ("IO", "AioIoUringExecution", DISK), ("IO", "BufFileWrite", TEMPORARY), ("IO", "BufFileRead", TEMPORARY),
+        ("IO", "SlruRead", OTHER), ("IO", "SLRURead", OTHER), ("IO", "DSMFillZeroWrite", OTHER), ("IO", "CopyFileRead", OTHER),
+        ("IO", "BaseBackupRead", OTHER), ("IO", "ControlFileSync", OTHER), ("IPC", "ParallelFinish", "other waits"), ("Extension", "PgSleepExtension", "other waits"),
     ],
 )  # fmt: skip
 def test_classes(event_type: str, event: str, group: str) -> None:
