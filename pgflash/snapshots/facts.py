@@ -220,9 +220,7 @@ def _rates(interval: Interval, databases: list[Row]) -> dict[str, float]:
         found["pages read from flash"] = cache.get("hits")
         found["pages read from disk"] = cache.get("disk_reads")
         found["bytes written to flash"] = cache.get("write_bytes")
-    written = sum(
-        row.get("buffers_clean") + row.get("buffers_checkpoint") + row.get("buffers_backend") for row in interval.rows("bgwriter")
-    )
+    written = sum(row.get("buffers_clean") + row.get("buffers_checkpoint") for row in interval.rows("bgwriter"))
     written += _sum(interval.rows("checkpointer"), "buffers_written")
     if written:
         found["pages written by background writer and checkpoints"] = written

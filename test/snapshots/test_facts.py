@@ -59,6 +59,15 @@ def test_without_a_cache() -> None:
     assert found.rates == {"pages read into shared_buffers": 700}
 
 
+def test_pages_written_in_the_background() -> None:
+    """What sessions and autovacuum wrote themselves, since nobody had done it for them, is none of it."""
+    written = [row("", buffers_clean=0, buffers_checkpoint=30, buffers_backend=2249)]
+    assert facts(interval({"bgwriter": written})).rates == {"pages written by background writer and checkpoints": 30}
+    written = [row("", buffers_clean=5)]
+    newer = facts(interval({"bgwriter": written, "checkpointer": [row("", buffers_written=7)]}, version=170000))
+    assert newer.rates == {"pages written by background writer and checkpoints": 12}
+
+
 def test_percentiles() -> None:
     buckets: list[tuple[float, float | None, float]] = [(0, 1, 0), (64, 128, 50), (128, 256, 40), (256, None, 10)]
     assert percentile(buckets, 0.25) == 96
