@@ -2,12 +2,13 @@
 
 sampled         samples of sessions at work, by pgflash snapshot --every: a look has as many seconds of database time as sessions
 wait_sampling   the extension pg_wait_sampling for waits; what is left of active_time in pg_stat_database is the processor's
-database        active_time, and blk_read_time and blk_write_time with track_io_timing: user I/O and the rest
+database        active_time, and with track_io_timing the times of sessions in pg_stat_io; before 16 blk_read_time and blk_write_time,
+                less what the cache's histograms say is not of sessions: user I/O and the rest
 
 Samples of a part of the interval are taken for all of it, and `covered` says how large the part is. Below a half they are not: what
 the others counted all of the time comes first, and `words` says of how much the samples are.
 
-Database time is that of sessions of clients at work, and of their parallel workers. Waits for the client's next command are none, and
+Database time is that of sessions of clients at work, and, but in the third source, of their parallel workers. Waits for the client's next command are none, and
 background processes have no part in it: the samples are of sessions, and of pg_wait_sampling a snapshot counts only these.
 """
 
@@ -48,6 +49,10 @@ _IDLE = {
     "FlashcacheFollowerMain",
     "FlashcacheWrite",
 }
+SESSION = "client backend"
+_FLASH_READ = "flash read"
+_READS = ("disk read", "page cache read", _FLASH_READ)
+_OF_ALL = ", in which autovacuum and parallel workers count as sessions"
 ALL_OF_IT = 0.9  # samples of so much of the interval need no word of caution: they end at the last look before a snapshot
 _MOST = 0.5
 
@@ -176,9 +181,11 @@ def _by_database(interval: Interval) -> DatabaseTime | None:
         return DatabaseTime(
             "database", active, [Wait("not known", REST, active)], f"{words}; track_io_timing is off, and no waits were sampled"
         )
-    io = sum(row.get("blk_read_time") + row.get("blk_write_time") for row in interval.rows("database")) / 1000
-    cache = interval.one("cache")
-    flash = min(io, (cache.get("read_time_us") if cache else 0.0) / 1e6)
+    io, flash, by = _io_of_sessions(interval)
+    words += f", with the times of track_io_timing{by}"
+    if io > active and by == _OF_ALL:
+        words += "; these are more than that of sessions, so that most of them are not theirs"
+        return DatabaseTime("database", active, [Wait("not known", REST, active)], words)
     total = max(active, io)
     waits = [
         Wait("reads from flash", FLASH, flash),
@@ -186,4 +193,44 @@ def _by_database(interval: Interval) -> DatabaseTime | None:
         Wait("the rest", REST, total - io),
     ]
     waits.sort(key=lambda wait: -wait.seconds)
-    return DatabaseTime("database", total, [wait for wait in waits if wait.seconds > 0], f"{words}, with the times of track_io_timing")
+    return DatabaseTime("database", total, [wait for wait in waits if wait.seconds > 0 or wait.group == DISK], words)
+
+
+def _io_of_sessions(interval: Interval) -> tuple[float, float, str]:
+    """Seconds of clients' sessions with I/O; those of reads from flash among them; and what tells them from those of autovacuum, parallel
+    workers and whoever else is connected to a database: pg_stat_database adds all up, but counts the active time of sessions only."""
+    cache = interval.one("cache")
+    of_flash, of_all = _shares_of_sessions(interval)
+    flash = (cache.get("read_time_us") if cache else 0.0) / 1e6 * (1.0 if of_flash is None else of_flash)
+    io = sum(row.get("blk_read_time") + row.get("blk_write_time") for row in interval.rows("database")) / 1000
+    by = _OF_ALL
+    if interval.rows("io") and not interval.problem("io"):
+        io = sum(
+            row.get("read_time") + row.get("write_time") + row.get("extend_time")
+            for row in interval.rows("io")
+            if row.label("backend_type") == SESSION and row.label("object") in ("relation", "temp relation")
+        ) / 1000  # fmt: skip
+        by = ", those of sessions by pg_stat_io"
+    elif of_all is not None:
+        io *= of_all
+        by = ", those of sessions estimated by the cache's histograms of latency"
+    return io, min(io, flash), by
+
+
+def _shares_of_sessions(interval: Interval) -> tuple[float | None, float | None]:
+    """Of the time of reads from flash, and of that of all reads. None: not known."""
+    if interval.problem("flash_latency"):
+        return None, None
+    times: dict[tuple[bool, bool], float] = {}
+    for row in interval.rows("flash_latency"):
+        if row.label("operation") in _READS:
+            least, most = float(row.labels["from_us"]), row.labels.get("to_us")
+            middle = (least + float(most)) / 2 if most is not None else least
+            which = row.label("operation") == _FLASH_READ, row.label("backend_type") == SESSION
+            times[which] = times.get(which, 0.0) + middle * row.get("count")
+
+    def share(*operations: bool) -> float | None:
+        whole = sum(times.get((operation, session), 0.0) for operation in operations for session in (True, False))
+        return sum(times.get((operation, True), 0.0) for operation in operations) / whole if whole > 0 else None
+
+    return share(True), share(True, False)

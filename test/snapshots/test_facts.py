@@ -154,6 +154,42 @@ def test_time_by_the_database() -> None:
     assert "What database time was spent on is not known" in verdict.of_one(facts(interval({"database": DATABASE}))).headline
 
 
+def io(process: str, object_: str = "relation", **times: float) -> dict[str, object]:
+    return row(f"{process}/{object_}", {"backend_type": process, "object": object_}, **times)
+
+
+def read_by(process: str, operation: str, requests: float, us: float = 1000) -> dict[str, object]:
+    labels = {"backend_type": process, "operation": operation, "bucket": 10, "from_us": us / 2, "to_us": us * 3 / 2}
+    return row(f"{process}/{operation}/{us}", labels, count=requests)
+
+
+def test_io_of_others_is_none_of_database_time() -> None:
+    """A vacuum, while sessions do next to nothing: by pg_stat_io; before 16 by the cache; else it is not said what they did."""
+    night = {"database": [row("1", {"datname": "shop"}, active_time=40000, blk_read_time=80000, blk_write_time=9000)], "settings": TIMED}
+    counted = [io("autovacuum worker", read_time=70000, write_time=8000), io("background worker", read_time=7000),
+               io("client backend", read_time=3000, write_time=800, extend_time=200), io("client backend", "wal", write_time=5000),
+               io("client backend", "temp relation", read_time=400)]  # fmt: skip
+    found = database_time(interval(night | {"io": counted, "cache": cache(read_time_us=1e6)}, version=160000))
+    assert found is not None and found.words.endswith("by pg_stat_io")
+    assert [found.seconds, found.of(FLASH), found.of(DISK), found.of(REST)] == pytest.approx([40, 1, 3.4, 35.6])
+
+    latency = [read_by("autovacuum worker", "disk read", 60), read_by("parallel worker", "page cache read", 15),
+               read_by("client backend", "disk read", 5), read_by("client backend", "flash read", 5), read_by("parallel worker", "flash read", 15),
+               read_by("other", "flash write", 9999)]  # fmt: skip
+    found = database_time(interval(night | {"flash_latency": latency, "cache": cache(read_time_us=20e6)}))
+    assert found is not None and "estimated by the cache's histograms" in found.words
+    assert [found.seconds, found.of(FLASH), found.of(DISK), found.of(REST)] == pytest.approx([40, 5, 3.9, 31.1])
+
+    found = database_time(interval(night))
+    assert found is not None and (found.seconds, found.user_io) == (40, None) and "most of them are not theirs" in found.words
+    words = verdict.of_one(facts(interval(night))).headline
+    assert words.startswith("What database time was spent on is not known")
+    found = database_time(interval({"database": DATABASE, "settings": TIMED}))
+    assert found is not None and found.of(DISK) == 61 and found.words.endswith("autovacuum and parallel workers count as sessions")
+    idle = database_time(interval(night | {"io": [io("autovacuum worker", read_time=70000)]}, version=160000))
+    assert idle is not None and (idle.user_io, idle.of(REST)) == (0, 40), "known to be none, which is not the same as not known"
+
+
 WITHOUT: Sections = {"database": DATABASE, "settings": TIMED}
 NO_SAMPLES = {"sampled_waits": "no samples"}
 
