@@ -86,6 +86,7 @@ class Facts:
     standby: bool  # the report was asked of a standby: what is in it is others'
     resets: list[str]
     missing: dict[str, str]
+    cut: list[str]  # sections of which the snapshots have only the first rows, and the sum of the rest
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -133,7 +134,8 @@ def _why_no_statements(interval: Interval) -> str:
     return ""
 
 
-def facts(interval: Interval) -> Facts:
+def facts(interval: Interval, top: int | None = TOP) -> Facts:
+    """Of relations and statements so many, of each kind; None: all that the snapshots have."""
     databases = interval.rows("database")
     relations = [row for row in interval.rows("relations") if "rest" not in row.labels]
     statements = [row for row in interval.rows("statements") if "rest" not in row.labels]
@@ -161,14 +163,14 @@ def facts(interval: Interval) -> Facts:
         latency=_latency(interval.rows("flash_latency")),
         advice=sorted(interval.steps[-1].sections.get("advice", {}).values(), key=lambda row: (row.label("kind"), float(row.labels["size"]))),
         tablespaces=_tablespaces(interval.rows("relations")),
-        reads=_top(relations, "blks_read"),
-        changes=_top(relations, "tup_changed"),
-        unoptimized=_top(flash, "disk_reads"),
-        writes=sorted((row for row in flash if blocks_written(row) > 0), key=lambda row: (-blocks_written(row), row.key))[:TOP],
+        reads=_top(relations, top, "blks_read"),
+        changes=_top(relations, top, "tup_changed"),
+        unoptimized=_top(flash, top, "disk_reads"),
+        writes=sorted((row for row in flash if blocks_written(row) > 0), key=lambda row: (-blocks_written(row), row.key))[:top],
         pages_written=sum(blocks_written(row) for row in _flash_relations(interval)),
-        statements=_top(statements, "total_exec_time"),
+        statements=_top(statements, top, "total_exec_time"),
         statements_lack=interval.lacking("statements"),
-        flash_statements=_top([row for row in interval.rows("flash_statements") if "rest" not in row.labels], "disk_read_time_us", "disk_reads"),
+        flash_statements=_top([row for row in interval.rows("flash_statements") if "rest" not in row.labels], top, "disk_read_time_us", "disk_reads"),
         flash_statements_why=_why_no_statements(interval),
         io=sorted(interval.rows("io"), key=lambda row: -(row.get("reads") + row.get("writes")))[:TOP],
         cpu_busy=busy / (busy + idle) if busy + idle > 0 else None,
@@ -178,6 +180,7 @@ def facts(interval: Interval) -> Facts:
         standby=interval.standby,
         resets=interval.resets,
         missing=missing,
+        cut=[name for name in SECTIONS if any("rest" in row.labels for row in interval.rows(name))],
         notes=interval.notes,
     )  # fmt: skip
 
@@ -197,11 +200,10 @@ def _sum(rows: list[Row], name: str) -> float:
     return sum(row.get(name) for row in rows)
 
 
-def _top(rows: list[Row], *names: str) -> list[Row]:
+def _top(rows: list[Row], top: int | None, *names: str) -> list[Row]:
     """By the first counter; where that is equal, by the next."""
-    return sorted((row for row in rows if any(row.get(name) > 0 for name in names)), key=lambda row: [-row.get(name) for name in names])[
-        :TOP
-    ]
+    moved = (row for row in rows if any(row.get(name) > 0 for name in names))
+    return sorted(moved, key=lambda row: [-row.get(name) for name in names])[:top]
 
 
 def _rates(interval: Interval, databases: list[Row]) -> dict[str, float]:

@@ -313,7 +313,7 @@ def test_physical_writes() -> None:
     grid = next(figure.grid for figure in both.figures if figure.id == "segments-by-physical-writes")
     assert grid is not None
     assert grid.rows == [
-        ["public.b", "0", "0.8", "new", "0.0%", "88.9%"],
+        ["public.b", "-", "0.8", "-", "-", "88.9%"],
         ["public.a", "0.5", "0.1", "-80%", "55.6%", "11.1%"],
     ]
 
@@ -369,6 +369,38 @@ def test_side_by_side() -> None:
     assert ["pages read from flash a second", "0", "18", "new"] in grids["load"]
     assert {"name": "transactions a second", "a": 10, "b": 20, "change": "+100%"} in values["changes"]
     assert 'data-series="2"' in render.html(made)
+
+
+def test_side_by_side_beyond_the_first() -> None:
+    """What is among the first in one interval is looked for among all of the other; what the snapshots lack is not known."""
+
+    def load(*most: int, rest: bool = False) -> Sections:
+        names = range(30)
+        found: Sections = {
+            "relations": [row(f"{n}", {"schema": "s", "name": f"r{n:02}"}, blks_read=900 if n in most else 100) for n in names],
+            "flash_relations": [
+                row(f"{n}", {"schemaname": "s", "relname": f"r{n:02}"}, disk_writes=900 if n in most else 100) for n in names
+            ],
+            "statements": [row(f"{n}", {"query": f"q{n:02}"}, calls=10, total_exec_time=900 if n in most else 100) for n in names],
+        }
+        if rest:
+            for name, counter in (("relations", "blks_read"), ("flash_relations", "disk_writes")):
+                found[name] = [one for one in found[name] if one["key"] != "29"] + [row("rest", {"rest": 1}, **{counter: 7})]
+        return found
+
+    def shown(a: Sections, b: Sections) -> dict[str, list[list[str]]]:
+        made, values = diff.make(interval(a), interval(b, first=9))
+        assert len(values["a"]["reads"]) <= 20
+        grids = {figure.id: figure.grid.rows for figure in made.figures if figure.grid}
+        return {name: [line for line in grids[name] if "29" in line[0]] for name in grids}
+
+    found = shown(load(), load(29))
+    assert found["segments-by-reads"] == [["s.r29", "1", "9", "+800%"]]
+    assert found["segments-by-physical-writes"] == [["s.r29", "1", "9", "+800%", "3.3%", "23.7%"]]
+    assert [line[:4] for line in found["statements"]] == [["q29", "10 ms", "90 ms", "+800%"]]
+    found = shown(load(rest=True), load(29))
+    assert found["segments-by-reads"] == [["s.r29", "-", "9", "-"]]
+    assert [line[:5] for line in found["segments-by-physical-writes"]] == [["s.r29", "-", "9", "-", "-"]]
 
 
 def test_flash_that_is_slower_than_what_it_replaces() -> None:
