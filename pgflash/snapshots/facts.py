@@ -74,6 +74,8 @@ class Facts:
     unoptimized: list[Row]
     writes: list[Row]
     pages_written: float  # of the relations of the database and shared ones, those of `writes` and those that are not listed
+    disk_reads: float  # likewise, pages read from disk
+    others_written: bool  # pages of what has no counters of its own were written
     statements: list[Row]
     statements_lack: str  # their texts, and why; empty: nothing
     flash_statements: list[Row]
@@ -168,6 +170,8 @@ def facts(interval: Interval, top: int | None = TOP) -> Facts:
         unoptimized=_top(flash, top, "disk_reads"),
         writes=sorted((row for row in flash if blocks_written(row) > 0), key=lambda row: (-blocks_written(row), row.key))[:top],
         pages_written=sum(blocks_written(row) for row in _flash_relations(interval)),
+        disk_reads=_sum(_flash_relations(interval), "disk_reads"),
+        others_written=any(blocks_written(row) > 0 for row in interval.rows("flash_relations") if row.key == EVERYTHING_ELSE),
         statements=_top(statements, top, "total_exec_time"),
         statements_lack=interval.lacking("statements"),
         flash_statements=_top([row for row in interval.rows("flash_statements") if "rest" not in row.labels], top, "disk_read_time_us", "disk_reads"),

@@ -341,8 +341,9 @@ def _reads(found: Facts) -> Figure:
 
 
 NOT_IN_IT = (
-    "Temporary tables, relations that were dropped or rewritten meanwhile, and transactions that had not ended are left out: what they did"
-    " in an interval cannot be told from what had been done before."
+    "Temporary tables, relations that were dropped or rewritten meanwhile, those that found no place among"
+    " pg_flashcache.max_tracked_relations, and transactions that had not ended are left out: what they did in an interval cannot be told"
+    " from what had been done before."
 )
 
 
@@ -366,6 +367,11 @@ def _unoptimized(found: Facts) -> Figure:
         why(found, "flash_relations"),
     )
     figure.conditions = NOT_IN_IT
+    if found.cache is not None and found.cache.disk_reads:
+        known = min(1.0, found.disk_reads / found.cache.disk_reads)
+        figure.conditions += (
+            f" Relations of this database that have counters of their own had {percent(known)} of the server's reads from disk."
+        )
     return figure
 
 
@@ -376,12 +382,15 @@ def _writes(found: Facts) -> Figure:
         for row in found.writes
     ]  # fmt: skip
     head = ["relation", "pages written", "share", "written again", "added", "a second"]
+    nothing = "Nothing was written, or there is no cache: PostgreSQL itself does not count writes by relation."
+    if found.others_written:
+        nothing = "Of no relation of this database that has counters of its own. Pages of others were written."
     figure = table(
         "segments-by-physical-writes",
         "Segments by physical writes",
         "Which relations are written to disk?",
         Grid(head, rows),
-        why(found, "flash_relations", "Nothing was written, or there is no cache: PostgreSQL itself does not count writes by relation."),
+        why(found, "flash_relations", nothing),
     )
     figure.conditions = (
         f"Pages of data files, by whatever process; relations of this database, and those that all databases share. {NOT_IN_IT}"

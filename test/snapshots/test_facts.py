@@ -318,6 +318,22 @@ def test_physical_writes() -> None:
     ]
 
 
+def test_relations_without_a_place() -> None:
+    """Where max_tracked_relations is full, what is listed is not all, and nothing is said to be nothing."""
+    counted = [row("1", {"schemaname": "pg_catalog", "relname": "pg_database"}, disk_reads=1),
+               row("-", {}, disk_reads=34505, disk_writes=764, disk_extends=382)]  # fmt: skip
+    made, _ = report.make(interval({"flash_relations": counted, "cache": cache(disk_reads=34506), "database": DATABASE}))
+    figures = {figure.id: figure for figure in made.figures}
+    reads, writes = figures["segments-by-unoptimized-reads"], figures["segments-by-physical-writes"]
+    assert "those that found no place among pg_flashcache.max_tracked_relations" in reads.conditions
+    assert reads.conditions.endswith("have counters of their own had 0.0% of the server's reads from disk.")
+    assert writes.missing == "Of no relation of this database that has counters of its own. Pages of others were written."
+    made, _ = report.make(interval({"flash_relations": counted[:1], "cache": cache(disk_reads=1), "database": DATABASE}))
+    figures = {figure.id: figure for figure in made.figures}
+    assert figures["segments-by-unoptimized-reads"].conditions.endswith("had 100% of the server's reads from disk.")
+    assert figures["segments-by-physical-writes"].missing.startswith("Nothing was written, or there is no cache")
+
+
 @pytest.mark.parametrize(
     ("before", "after", "words"),
     [(100, 50, "-50%"), (100, 102.5, "+2.5%"), (0, 3, "new"), (0, 0, "0%"), (None, 3, "-"), (1, 2001, "+200,000%")],
