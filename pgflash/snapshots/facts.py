@@ -81,6 +81,7 @@ class Facts:
     flash_statements: list[Row]
     flash_statements_why: str  # there are none, if that is because of the settings
     io: list[Row]
+    reads_timed: bool  # by track_io_timing, at the end
     cpu_busy: float | None  # share of a local server's processors
     kcache_cpu_s: float | None
     restarted: bool
@@ -177,6 +178,7 @@ def facts(interval: Interval, top: int | None = TOP) -> Facts:
         flash_statements=_top([row for row in interval.rows("flash_statements") if "rest" not in row.labels], top, "disk_read_time_us", "disk_reads"),
         flash_statements_why=_why_no_statements(interval),
         io=sorted(interval.rows("io"), key=lambda row: -(row.get("reads") + row.get("writes")))[:TOP],
+        reads_timed=(settings := interval.one("settings")) is not None and settings.label("track_io_timing") == "on",
         cpu_busy=busy / (busy + idle) if busy + idle > 0 else None,
         kcache_cpu_s=_sum(kcache, "exec_user_time") + _sum(kcache, "exec_system_time") if kcache else None,
         restarted=interval.restarted,

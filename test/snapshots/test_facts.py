@@ -285,7 +285,7 @@ def test_the_rest_counts_for_shares_and_is_no_segment() -> None:
     assert grid is not None
     assert grid.rows == [
         ["public.a", "pg_default", "8 kB", "30", "30.0%", "25.0%"],
-        ["public.b (index of public.a)", "fast", "0 bytes", "20", "20.0%", "0.0%"],
+        ["public.b (index of public.a)", "fast", "-", "20", "20.0%", "0.0%"],
     ]
 
 
@@ -332,6 +332,20 @@ def test_relations_without_a_place() -> None:
     figures = {figure.id: figure for figure in made.figures}
     assert figures["segments-by-unoptimized-reads"].conditions.endswith("had 100% of the server's reads from disk.")
     assert figures["segments-by-physical-writes"].missing.startswith("Nothing was written, or there is no cache")
+
+
+def test_what_is_not_known_is_no_zero() -> None:
+    """Times without track_io_timing, and the size of a relation that was never looked at; pages are pages where operations are counted, too."""
+
+    def shown(version: int, timing: str, **counters: float) -> tuple[list[str], list[str]]:
+        counted = row("a", {"backend_type": "client backend", "object": "relation", "context": "normal"}, **counters)
+        relations = [row("1", {"schema": "public", "name": "a", "kind": "r", "tablespace": "pg_default", "bytes": 0}, blks_read=30)]
+        made, _ = report.make(interval({"io": [counted], "relations": relations, "database": DATABASE, "settings": [row("", {"track_io_timing": timing})]}, version=version))  # fmt: skip
+        grids = {figure.id: figure.grid.rows[0] for figure in made.figures if figure.grid}
+        return grids["io"][3:6], grids["segments-by-reads"][:4]
+
+    assert shown(160000, "off", reads=1305, writes=2) == (["1,305", "-", "2"], ["public.a", "pg_default", "-", "30"])
+    assert shown(180000, "on", reads=1305, read_time=7, read_bytes=3908 * 8192, writes=2, write_bytes=5 * 8192)[0] == ["3,908", "7 ms", "5"]
 
 
 @pytest.mark.parametrize(
