@@ -27,8 +27,9 @@ LOCKS = "locks"
 TEMPORARY = "temporary files"  # of sorts and hashes that are larger than work_mem: no cache of data files helps them
 OTHER = "other waits"
 REST = "CPU and other waits"  # where nothing tells them apart
+UNKNOWN = "not known"  # where nothing tells I/O from the rest, either
 USER_IO = "user I/O"  # of a source that does not tell disk from flash
-CLASSES = (CPU, REST, USER_IO, DISK, FLASH, TEMPORARY, COMMIT, LOCKS, OTHER)
+CLASSES = (CPU, REST, USER_IO, DISK, FLASH, TEMPORARY, COMMIT, LOCKS, OTHER, UNKNOWN)
 IO_CLASSES = (USER_IO, DISK, FLASH)
 
 _DATA_FILES = ("DataFile", "Aio")  # how the events of data files begin; of 18, reads that the server waits for
@@ -179,13 +180,13 @@ def _by_database(interval: Interval) -> DatabaseTime | None:
     words = "active_time of pg_stat_database"
     if not timed:
         return DatabaseTime(
-            "database", active, [Wait("not known", REST, active)], f"{words}; track_io_timing is off, and no waits were sampled"
+            "database", active, [Wait(UNKNOWN, UNKNOWN, active)], f"{words}; track_io_timing is off, and no waits were sampled"
         )
     io, flash, by = _io_of_sessions(interval)
     words += f", with the times of track_io_timing{by}"
     if io > active and by == _OF_ALL:
         words += "; these are more than that of sessions, so that most of them are not theirs"
-        return DatabaseTime("database", active, [Wait("not known", REST, active)], words)
+        return DatabaseTime("database", active, [Wait(UNKNOWN, UNKNOWN, active)], words)
     total = max(active, io)
     waits = [
         Wait("reads from flash", FLASH, flash),

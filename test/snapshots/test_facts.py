@@ -433,6 +433,14 @@ def test_side_by_side_beyond_the_first() -> None:
     assert [line[:5] for line in found["segments-by-physical-writes"]] == [["s.r29", "-", "9", "-", "-"]]
 
 
+def test_side_by_side_of_what_is_not_known() -> None:
+    """Time of which nothing is known is not said to be the processor's."""
+    untimed: Sections = {"database": DATABASE, "settings": [row("", {"track_io_timing": "off"})]}
+    made, _ = diff.make(interval(untimed), interval(untimed, first=9))
+    waits_ = next(figure for figure in made.figures if figure.id == "waits")
+    assert waits_.grid is not None and waits_.grid.rows == [["not known", "100%", "100%", "+0", "1", "1"]]
+
+
 def test_flash_that_is_slower_than_what_it_replaces() -> None:
     """Whatever else the headline says; and B's, not A's."""
     sections = flash()
