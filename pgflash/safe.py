@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import psycopg
+from psycopg import sql
 from psycopg.abc import Buffer
 from psycopg.adapt import Loader
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
@@ -31,11 +32,15 @@ HINT = (
 # How values are written, and what statements mean, in every session of pgflash: whatever the database, the role or PGOPTIONS has set.
 # Of DateStyle only the output: whether 1/2 is in January or in February is the user's.
 _SETTINGS = {
-    "search_path": "pg_catalog, pg_temp", "client_encoding": "UTF8", "datestyle": "ISO", "intervalstyle": "postgres", "bytea_output": "hex",
+    "search_path": "pg_catalog, pg_temp", "datestyle": "ISO", "intervalstyle": "postgres", "bytea_output": "hex",
     "extra_float_digits": "1", "quote_all_identifiers": "off", "standard_conforming_strings": "on", "transform_null_equals": "off",
     "client_min_messages": "notice", "default_transaction_isolation": "read committed", "default_transaction_deferrable": "off", "jit": "off",
 }  # fmt: skip
-_SET = "SELECT " + ", ".join(f"pg_catalog.set_config('{name}', '{value}', false)" for name, value in _SETTINGS.items())
+# A database without an encoding has bytes, and as UTF8 the server would refuse to send those that are none.
+_SET = """SELECT pg_catalog.set_config('client_encoding', CASE pg_catalog.current_setting('server_encoding')
+    WHEN 'SQL_ASCII' THEN 'SQL_ASCII' ELSE 'UTF8' END, false), """ + ", ".join(
+    f"pg_catalog.set_config('{name}', '{value}', false)" for name, value in _SETTINGS.items()
+)
 _EXTENSION = """
 SELECT n.nspname, pg_catalog.quote_ident(n.nspname), e.extversion, s.rolname, s.rolsuper, o.rolname, o.rolsuper,
        EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.rolsuper
@@ -63,6 +68,9 @@ SELECT p.oid::bigint FROM pg_catalog.pg_proc p
 """
 
 
+_OTHERS = 0  # types that nothing else is registered for: regclass, int2vector ...
+
+
 class Readable(Loader):
     """A text, whatever is in it: names of databases and roles, and paths, are of the encoding of whoever made them."""
 
@@ -70,9 +78,20 @@ class Readable(Loader):
         return bytes(data).decode(errors="replace")
 
 
+class Written(psycopg.Cursor[Any]):
+    """Statements are UTF-8 also where the server knows no encoding: there psycopg would allow only ASCII in them."""
+
+    def execute(self, query: Any, *arguments: Any, **named: Any) -> Any:
+        if self.connection.pgconn.parameter_status(b"client_encoding") == b"SQL_ASCII":
+            text = query.as_string(None) if isinstance(query, sql.Composable) else query
+            query = text.encode() if isinstance(text, str) else text
+        return super().execute(query, *arguments, **named)
+
+
 def _read_leniently(connection: psycopg.Connection[Any]) -> None:
-    for name in ("text", "name", "varchar", "bpchar"):
+    for name in ("text", "name", "varchar", "bpchar", '"char"', _OTHERS):
         connection.adapters.register_loader(name, Readable)
+    connection.cursor_factory = Written
     set_json_loads(lambda data: json.loads(data if isinstance(data, str) else bytes(data).decode(errors="replace")), connection)
 
 

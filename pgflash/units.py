@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from decimal import Decimal
 
 MB = 1024 * 1024
 SMALLEST_CACHE = MB  # the extension takes 512 kB; a study sets whole megabytes
@@ -42,8 +43,8 @@ def show_bytes(count: float) -> str:
 
 
 def show_number(value: float) -> str:
-    """Three digits, and never as a power of ten: 0.461, 23.1, 1,143."""
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+    """Three digits, and never as a power of ten: 0.0000593, 0.461, 23.1, 1,143."""
+    return f"{value:,.0f}" if value >= 100 else f"{Decimal(f'{value:.3g}'):f}"
 
 
 def counted(number: float, one: str, many: str = "") -> str:

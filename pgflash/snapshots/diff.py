@@ -19,7 +19,8 @@ Show = Callable[[float], str]
 
 
 def make(a: Interval, b: Interval) -> tuple[Report, dict[str, Any]]:
-    x, y = facts(a), facts(b)
+    # What is among the first of one interval may be anywhere in the other.
+    x, y = facts(a, None), facts(b, None)
     found = Report(
         f"Database {y.database}, A: snapshots {x.first} to {x.last}, B: {y.first} to {y.last}",
         f"A: {x.since} to {x.until}, {show_seconds(x.seconds)}. B: {y.since} to {y.until}, {show_seconds(y.seconds)}.",
@@ -30,7 +31,7 @@ def make(a: Interval, b: Interval) -> tuple[Report, dict[str, Any]]:
         found.notes += [f"{name}: {line}" for line in [*report.asked(interval), *one.notes, *report.missing(one)]]
     of_both = (_load, _waits, _cache, _latency, _relations, _writes, _statements)
     found.figures = [_settings(a, b), *(figure(x, y) for figure in of_both)]
-    values = {"a": x.as_json(), "b": y.as_json(), "changes": changes(x, y)}
+    values = {"a": facts(a).as_json(), "b": facts(b).as_json(), "changes": changes(x, y)}
     return found, values
 
 
@@ -140,13 +141,20 @@ def _union(before: list[Row], after: list[Row], weight: Callable[[Row], float]) 
     return [(a.get(key), b.get(key)) for key in keys[:TOP]]
 
 
+def _per_second(row: Row | None, count: Callable[[Row], float], facts_: Facts, section: str) -> float | None:
+    """Of a row that is not there nothing moved, unless the snapshots have not all of them."""
+    if row is None:
+        return None if section in facts_.cut or section in facts_.missing else 0.0
+    return count(row) / facts_.seconds
+
+
 def _relations(x: Facts, y: Facts) -> Figure:
     rows = []
     for a, b in _union(x.reads, y.reads, lambda row: row.get("blks_read")):
         one = b or a
         assert one is not None
-        before, after = (row.get("blks_read") / facts_.seconds if row else 0.0 for row, facts_ in ((a, x), (b, y)))
-        rows.append([report.relation(one), show_number(before), show_number(after), relative(before, after)])
+        before, after = (_per_second(row, lambda row: row.get("blks_read"), facts_, "relations") for row, facts_ in ((a, x), (b, y)))
+        rows.append([report.relation(one), _cell(before, show_number), _cell(after, show_number), relative(before, after)])
     head = ["relation", "pages read a second in A", "in B", "change"]
     return table(
         "segments-by-reads", "Segments by physical reads", "Which relations are read?", Grid(head, rows), report.why(y, "relations")
@@ -158,9 +166,9 @@ def _writes(x: Facts, y: Facts) -> Figure:
     for a, b in _union(x.writes, y.writes, blocks_written):
         one = b or a
         assert one is not None
-        before, after = (blocks_written(row) / facts_.seconds if row else 0.0 for row, facts_ in ((a, x), (b, y)))
-        shares = [share(blocks_written(row) if row else 0.0, facts_.pages_written) for row, facts_ in ((a, x), (b, y))]
-        rows.append([report.flash_relation(one), show_number(before), show_number(after), relative(before, after), *shares])
+        before, after = (_per_second(row, blocks_written, facts_, "flash_relations") for row, facts_ in ((a, x), (b, y)))
+        shares = ["-" if rate is None else share(rate * facts_.seconds, facts_.pages_written) for rate, facts_ in ((before, x), (after, y))]
+        rows.append([report.flash_relation(one), _cell(before, show_number), _cell(after, show_number), relative(before, after), *shares])
     head = ["relation", "pages written a second in A", "in B", "change", "share in A", "in B"]
     figure = table(
         "segments-by-physical-writes",

@@ -74,11 +74,14 @@ class Facts:
     unoptimized: list[Row]
     writes: list[Row]
     pages_written: float  # of the relations of the database and shared ones, those of `writes` and those that are not listed
+    disk_reads: float  # likewise, pages read from disk
+    others_written: bool  # pages of what has no counters of its own were written
     statements: list[Row]
     statements_lack: str  # their texts, and why; empty: nothing
     flash_statements: list[Row]
     flash_statements_why: str  # there are none, if that is because of the settings
     io: list[Row]
+    reads_timed: bool  # by track_io_timing, at the end
     cpu_busy: float | None  # share of a local server's processors
     kcache_cpu_s: float | None
     restarted: bool
@@ -86,6 +89,7 @@ class Facts:
     standby: bool  # the report was asked of a standby: what is in it is others'
     resets: list[str]
     missing: dict[str, str]
+    cut: list[str]  # sections of which the snapshots have only the first rows, and the sum of the rest
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -133,7 +137,8 @@ def _why_no_statements(interval: Interval) -> str:
     return ""
 
 
-def facts(interval: Interval) -> Facts:
+def facts(interval: Interval, top: int | None = TOP) -> Facts:
+    """Of relations and statements so many, of each kind; None: all that the snapshots have."""
     databases = interval.rows("database")
     relations = [row for row in interval.rows("relations") if "rest" not in row.labels]
     statements = [row for row in interval.rows("statements") if "rest" not in row.labels]
@@ -161,16 +166,19 @@ def facts(interval: Interval) -> Facts:
         latency=_latency(interval.rows("flash_latency")),
         advice=sorted(interval.steps[-1].sections.get("advice", {}).values(), key=lambda row: (row.label("kind"), float(row.labels["size"]))),
         tablespaces=_tablespaces(interval.rows("relations")),
-        reads=_top(relations, "blks_read"),
-        changes=_top(relations, "tup_changed"),
-        unoptimized=_top(flash, "disk_reads"),
-        writes=sorted((row for row in flash if blocks_written(row) > 0), key=lambda row: (-blocks_written(row), row.key))[:TOP],
+        reads=_top(relations, top, "blks_read"),
+        changes=_top(relations, top, "tup_changed"),
+        unoptimized=_top(flash, top, "disk_reads"),
+        writes=sorted((row for row in flash if blocks_written(row) > 0), key=lambda row: (-blocks_written(row), row.key))[:top],
         pages_written=sum(blocks_written(row) for row in _flash_relations(interval)),
-        statements=_top(statements, "total_exec_time"),
+        disk_reads=_sum(_flash_relations(interval), "disk_reads"),
+        others_written=any(blocks_written(row) > 0 for row in interval.rows("flash_relations") if row.key == EVERYTHING_ELSE),
+        statements=_top(statements, top, "total_exec_time"),
         statements_lack=interval.lacking("statements"),
-        flash_statements=_top([row for row in interval.rows("flash_statements") if "rest" not in row.labels], "disk_read_time_us", "disk_reads"),
+        flash_statements=_top([row for row in interval.rows("flash_statements") if "rest" not in row.labels], top, "disk_read_time_us", "disk_reads"),
         flash_statements_why=_why_no_statements(interval),
         io=sorted(interval.rows("io"), key=lambda row: -(row.get("reads") + row.get("writes")))[:TOP],
+        reads_timed=(settings := interval.one("settings")) is not None and settings.label("track_io_timing") == "on",
         cpu_busy=busy / (busy + idle) if busy + idle > 0 else None,
         kcache_cpu_s=_sum(kcache, "exec_user_time") + _sum(kcache, "exec_system_time") if kcache else None,
         restarted=interval.restarted,
@@ -178,6 +186,7 @@ def facts(interval: Interval) -> Facts:
         standby=interval.standby,
         resets=interval.resets,
         missing=missing,
+        cut=[name for name in SECTIONS if any("rest" in row.labels for row in interval.rows(name))],
         notes=interval.notes,
     )  # fmt: skip
 
@@ -197,11 +206,10 @@ def _sum(rows: list[Row], name: str) -> float:
     return sum(row.get(name) for row in rows)
 
 
-def _top(rows: list[Row], *names: str) -> list[Row]:
+def _top(rows: list[Row], top: int | None, *names: str) -> list[Row]:
     """By the first counter; where that is equal, by the next."""
-    return sorted((row for row in rows if any(row.get(name) > 0 for name in names)), key=lambda row: [-row.get(name) for name in names])[
-        :TOP
-    ]
+    moved = (row for row in rows if any(row.get(name) > 0 for name in names))
+    return sorted(moved, key=lambda row: [-row.get(name) for name in names])[:top]
 
 
 def _rates(interval: Interval, databases: list[Row]) -> dict[str, float]:
@@ -220,9 +228,7 @@ def _rates(interval: Interval, databases: list[Row]) -> dict[str, float]:
         found["pages read from flash"] = cache.get("hits")
         found["pages read from disk"] = cache.get("disk_reads")
         found["bytes written to flash"] = cache.get("write_bytes")
-    written = sum(
-        row.get("buffers_clean") + row.get("buffers_checkpoint") + row.get("buffers_backend") for row in interval.rows("bgwriter")
-    )
+    written = sum(row.get("buffers_clean") + row.get("buffers_checkpoint") for row in interval.rows("bgwriter"))
     written += _sum(interval.rows("checkpointer"), "buffers_written")
     if written:
         found["pages written by background writer and checkpoints"] = written

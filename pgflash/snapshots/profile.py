@@ -49,7 +49,7 @@ def _found(connection: Connection) -> safe.Extension:
 
 def _ask(connection: Connection, schema: str, statement: str, *parameters: Any) -> list[tuple[Any, ...]]:
     """{} is the schema."""
-    return db.rows(connection, sql.SQL(statement).format(sql.SQL(schema)).as_string(connection), *parameters)
+    return db.rows(connection, sql.SQL(statement).format(sql.SQL(schema)).as_string(None), *parameters)
 
 
 # --- samples --------------------------------------------------------------------------------------------------

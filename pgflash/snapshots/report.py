@@ -328,7 +328,7 @@ def _tablespaces(found: Facts) -> Figure:
 def _reads(found: Facts) -> Figure:
     reads = sum(row.get("blks_read") for row in found.tablespaces)
     rows = [
-        [relation(row), row.label("tablespace"), show_bytes(float(row.labels.get("bytes") or 0)), show_number(row.get("blks_read")),
+        [relation(row), row.label("tablespace"), show_bytes(size) if (size := float(row.labels.get("bytes") or 0)) else "-", show_number(row.get("blks_read")),
          share(row.get("blks_read"), reads), share(row.get("blks_hit"), row.get("blks_hit") + row.get("blks_read"))]
         for row in found.reads
     ]  # fmt: skip
@@ -337,12 +337,18 @@ def _reads(found: Facts) -> Figure:
         "segments-by-reads", "Segments by physical reads", "Which relations are read?", Grid(head, rows), why(found, "relations")
     )
     figure.conditions = "Pages read into shared_buffers, from wherever they came; sizes are of the last VACUUM or ANALYZE."
+    if found.version < EXTENDS_APART:
+        figure.conditions += " Pages that were added are among them: before 16 PostgreSQL does not tell them apart."
     return figure
 
 
+PAGE = 8192
+EXTENDS_APART = 160000
+BYTES_COUNTED = 180000
 NOT_IN_IT = (
-    "Temporary tables, relations that were dropped or rewritten meanwhile, and transactions that had not ended are left out: what they did"
-    " in an interval cannot be told from what had been done before."
+    "Temporary tables, relations that were dropped or rewritten meanwhile, those that found no place among"
+    " pg_flashcache.max_tracked_relations, and transactions that had not ended are left out: what they did in an interval cannot be told"
+    " from what had been done before."
 )
 
 
@@ -366,6 +372,11 @@ def _unoptimized(found: Facts) -> Figure:
         why(found, "flash_relations"),
     )
     figure.conditions = NOT_IN_IT
+    if found.cache is not None and found.cache.disk_reads:
+        known = min(1.0, found.disk_reads / found.cache.disk_reads)
+        figure.conditions += (
+            f" Relations of this database that have counters of their own had {percent(known)} of the server's reads from disk."
+        )
     return figure
 
 
@@ -376,12 +387,15 @@ def _writes(found: Facts) -> Figure:
         for row in found.writes
     ]  # fmt: skip
     head = ["relation", "pages written", "share", "written again", "added", "a second"]
+    nothing = "Nothing was written, or there is no cache: PostgreSQL itself does not count writes by relation."
+    if found.others_written:
+        nothing = "Of no relation of this database that has counters of its own. Pages of others were written."
     figure = table(
         "segments-by-physical-writes",
         "Segments by physical writes",
         "Which relations are written to disk?",
         Grid(head, rows),
-        why(found, "flash_relations", "Nothing was written, or there is no cache: PostgreSQL itself does not count writes by relation."),
+        why(found, "flash_relations", nothing),
     )
     figure.conditions = (
         f"Pages of data files, by whatever process; relations of this database, and those that all databases share. {NOT_IN_IT}"
@@ -457,10 +471,15 @@ def _flash_statements(found: Facts) -> Figure:
 
 
 def _io(found: Facts) -> Figure:
+    def pages(row: Row, operations: str, byte_counter: str) -> str:
+        """From 18 on an operation may be of several pages, and bytes are counted."""
+        return show_number(row.get(byte_counter) / PAGE if found.version >= BYTES_COUNTED else row.get(operations))
+
     rows = [
-        [row.label("backend_type"), row.label("object"), row.label("context"), show_number(row.get("reads")), show_ms(row.get("read_time")),
-         show_number(row.get("writes")), show_number(row.get("extends")), show_number(row.get("evictions"))]
+        [row.label("backend_type"), row.label("object"), row.label("context"), pages(row, "reads", "read_bytes"),
+         show_ms(row.get("read_time")) if found.reads_timed else "-", pages(row, "writes", "write_bytes"),
+         pages(row, "extends", "extend_bytes"), show_number(row.get("evictions"))]
         for row in found.io
     ]  # fmt: skip
-    head = ["process", "object", "context", "reads", "time of reads", "writes", "extends", "evictions"]
+    head = ["process", "object", "context", "pages read", "time of reads", "pages written", "added", "evictions"]
     return table("io", "I/O by process", "Who reads and writes?", Grid(head, rows), why(found, "io"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pgflash.pilot.report.model import Verdict
 from pgflash.snapshots.facts import Facts
-from pgflash.snapshots.waits import CPU, DISK, FLASH, REST, USER_IO, DatabaseTime
+from pgflash.snapshots.waits import CPU, DISK, FLASH, REST, TEMPORARY, USER_IO, DatabaseTime
 from pgflash.units import counted, show_ms, show_number
 
 POINTS = 0.05  # of database time: a smaller change is called none
@@ -58,7 +58,8 @@ def _of_one(facts: Facts) -> Verdict:
     words = f"User I/O was {percent(io)} of database time, {_rest(time)}"
     works = cache is not None and cache.hits > 0
     if io < MATTERS:
-        return Verdict("buy" if works else "no", f"{words}: storage is not what limits; {_limit_words(time)}.", sentences)
+        what = "data files are" if limit(time) == TEMPORARY else "storage is"
+        return Verdict("buy" if works else "no", f"{words}: {what} not what limits; {_limit_words(time)}.", sentences)
     of_flash = time.share(FLASH) or 0.0
     if works and of_flash > io / 2:
         return Verdict("little", f"{words}: most of it was reads from flash; {_limit_words(time)}.", sentences)

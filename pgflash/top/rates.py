@@ -131,29 +131,26 @@ def _server_reads(before: Sample, after: Sample, seconds: float) -> Source:
 def _other_sources(
     before: Sample, after: Sample, old: dict[str, Any], new: dict[str, Any], reads: int | None, seconds: float
 ) -> tuple[Source, Source]:
-    """Page cache and disk: by the histograms where there are some, since the totals count what the page cache answers as reads."""
+    """Page cache and disk. Pages are those that the counters have: the histograms have requests, which may be for several pages, and on 18
+    and later only some of them. They tell how long a request of each kind takes, which the totals do not."""
     kept = moved(old, new, "os_cache_hits")
-    mean = _mean(moved(old, new, "disk_read_time_us"), reads) if after.timed else None
+    rest = _rest(reads, kept)
     counted = _histogram(before, after)
     if counted is None:
-        return Source(_per(kept, seconds)), Source(_per(_rest(reads, kept), seconds), mean)
-    found = {name: _estimate(counted.get(name, [])) for name in ("page_cache", "disk")}
-    page_cache = Source(_per(found["page_cache"][0], seconds), found["page_cache"][1], True)
-    # What is not timed is in no histogram, but was read.
-    rest = _rest(reads, found["page_cache"][0])
-    if found["disk"][1] is None:
-        return page_cache, Source(_per(rest, seconds), mean)
-    return page_cache, Source(_per(rest, seconds), found["disk"][1], True)
+        mean = _mean(moved(old, new, "disk_read_time_us"), reads) if after.timed else None
+        return Source(_per(kept, seconds)), Source(_per(rest, seconds), mean)
+    means = {name: _estimate(counted.get(name, [])) for name in ("page_cache", "disk")}
+    return Source(_per(kept, seconds), means["page_cache"], True), Source(_per(rest, seconds), means["disk"], True)
 
 
 def _rest(all_of_them: int | None, some: int | None) -> int | None:
     return None if all_of_them is None or some is None else max(0, all_of_them - some)
 
 
-def _estimate(buckets: list[tuple[float, int]]) -> tuple[int, float | None]:
-    """How many, and their mean time."""
+def _estimate(buckets: list[tuple[float, int]]) -> float | None:
+    """The mean time of those in it."""
     total = sum(count for _, count in buckets)
-    return total, sum(middle * count for middle, count in buckets) / total if total else None
+    return sum(middle * count for middle, count in buckets) / total if total else None
 
 
 def _histogram(before: Sample, after: Sample) -> dict[str, list[tuple[float, int]]] | None:

@@ -16,7 +16,7 @@ import pgflash
 from pgflash.shown import WIDE, cell, console
 from pgflash.top.rates import STATEMENT_ORDERS, Statement
 from pgflash.top.screen import statements
-from pgflash.units import counted
+from pgflash.units import counted, show_number
 
 SOURCE = Path(pgflash.__file__).parent
 LONG = "x" * 500 + " end"
@@ -64,3 +64,20 @@ def test_counted(number: float, words: str) -> None:
 
 def test_counted_otherwise() -> None:
     assert (counted(1, "entry", "entries"), counted(2, "entry", "entries")) == ("1 entry", "2 entries")
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (0, "0"),
+        (5.9e-05, "0.000059"),
+        (1.234e-7, "0.000000123"),
+        (0.4612, "0.461"),
+        (2.0, "2"),
+        (99.96, "100"),
+        (1143.4, "1,143"),
+        (-3e-5, "-0.00003"),
+    ],
+)
+def test_no_power_of_ten(number: float, words: str) -> None:
+    assert show_number(number) == words

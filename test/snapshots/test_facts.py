@@ -12,7 +12,7 @@ from pgflash.snapshots import diff, render, report, verdict
 from pgflash.snapshots.facts import facts, percentile
 from pgflash.snapshots.moments import parse_duration, split
 from pgflash.snapshots.verdict import relative
-from pgflash.snapshots.waits import CPU, DISK, FLASH, OTHER, REST, database_time, group_of
+from pgflash.snapshots.waits import CPU, DISK, FLASH, OTHER, REST, TEMPORARY, database_time, group_of
 
 from .made_up import Sections, interval, row, waits
 
@@ -59,6 +59,15 @@ def test_without_a_cache() -> None:
     assert found.rates == {"pages read into shared_buffers": 700}
 
 
+def test_pages_written_in_the_background() -> None:
+    """What sessions and autovacuum wrote themselves, since nobody had done it for them, is none of it."""
+    written = [row("", buffers_clean=0, buffers_checkpoint=30, buffers_backend=2249)]
+    assert facts(interval({"bgwriter": written})).rates == {"pages written by background writer and checkpoints": 30}
+    written = [row("", buffers_clean=5)]
+    newer = facts(interval({"bgwriter": written, "checkpointer": [row("", buffers_written=7)]}, version=170000))
+    assert newer.rates == {"pages written by background writer and checkpoints": 12}
+
+
 def test_percentiles() -> None:
     buckets: list[tuple[float, float | None, float]] = [(0, 1, 0), (64, 128, 50), (128, 256, 40), (256, None, 10)]
     assert percentile(buckets, 0.25) == 96
@@ -75,6 +84,17 @@ def test_the_verdict_on_one() -> None:
     words = verdict.of_one(facts(interval(flash()))).headline
     assert words == "User I/O was 12% of database time, CPU 74%: storage is not what limits; next limit: CPU."
     assert verdict.of_one(facts(interval({"cache": cache()}))).headline == "Nothing to conclude: no database time was counted."
+
+
+def test_temporary_files_are_no_data_files() -> None:
+    """No cache would make them less: neither is the disk said to limit, nor is it the cache's work where they go away."""
+    spills = disk() | {"sampled_waits": [*waits(cpu=78), row("IO/BufFileWrite", {"event_type": "IO", "event": "BufFileWrite"}, samples=22)]}
+    words = verdict.of_one(facts(interval(spills))).headline
+    assert words == "User I/O was 0% of database time, CPU 78%: storage is not what limits; next limit: CPU."
+    spills["sampled_waits"] = [*waits(cpu=20), row("IO/BufFileWrite", {"event_type": "IO", "event": "BufFileWrite"}, samples=80)]
+    words = verdict.of_one(facts(interval(spills))).headline
+    assert words == "User I/O was 0% of database time, CPU 20%: data files are not what limits; next limit: temporary files."
+    assert "the cache works" not in verdict.of_two(facts(interval(spills)), facts(interval(flash()))).headline
 
 
 def test_the_verdict_on_two() -> None:
@@ -141,9 +161,45 @@ def test_time_of_reads_by_the_cache() -> None:
     found = database_time(interval({"database": DATABASE, "settings": [row("", untimed)], "cache": measured}))
     assert found is not None
     assert (found.source, found.of(FLASH), found.of(DISK), found.of(REST)) == ("database", 21, 30, 49)
-    assert found.words.endswith("the times of reads that the cache has measured itself (pg_stat_flashcache): track_io_timing is off")
+    assert "the times of reads that the cache has measured itself (pg_stat_flashcache): track_io_timing is off" in found.words
     some = database_time(interval({"database": DATABASE, "settings": [row("", untimed | {"io_method": "worker"})], "cache": measured}))
     assert some is not None and some.user_io is None and "not known" in some.waits[0].event
+
+
+def io(process: str, object_: str = "relation", **times: float) -> dict[str, object]:
+    return row(f"{process}/{object_}", {"backend_type": process, "object": object_}, **times)
+
+
+def read_by(process: str, operation: str, requests: float, us: float = 1000) -> dict[str, object]:
+    labels = {"backend_type": process, "operation": operation, "bucket": 10, "from_us": us / 2, "to_us": us * 3 / 2}
+    return row(f"{process}/{operation}/{us}", labels, count=requests)
+
+
+def test_io_of_others_is_none_of_database_time() -> None:
+    """A vacuum, while sessions do next to nothing: by pg_stat_io; before 16 by the cache; else it is not said what they did."""
+    night = {"database": [row("1", {"datname": "shop"}, active_time=40000, blk_read_time=80000, blk_write_time=9000)], "settings": TIMED}
+    counted = [io("autovacuum worker", read_time=70000, write_time=8000), io("background worker", read_time=7000),
+               io("client backend", read_time=3000, write_time=800, extend_time=200), io("client backend", "wal", write_time=5000),
+               io("client backend", "temp relation", read_time=400)]  # fmt: skip
+    found = database_time(interval(night | {"io": counted, "cache": cache(read_time_us=1e6)}, version=160000))
+    assert found is not None and found.words.endswith("by pg_stat_io")
+    assert [found.seconds, found.of(FLASH), found.of(DISK), found.of(REST)] == pytest.approx([40, 1, 3.4, 35.6])
+
+    latency = [read_by("autovacuum worker", "disk read", 60), read_by("parallel worker", "page cache read", 15),
+               read_by("client backend", "disk read", 5), read_by("client backend", "flash read", 5), read_by("parallel worker", "flash read", 15),
+               read_by("other", "flash write", 9999)]  # fmt: skip
+    found = database_time(interval(night | {"flash_latency": latency, "cache": cache(read_time_us=20e6)}))
+    assert found is not None and "estimated by the cache's histograms" in found.words
+    assert [found.seconds, found.of(FLASH), found.of(DISK), found.of(REST)] == pytest.approx([40, 5, 3.9, 31.1])
+
+    found = database_time(interval(night))
+    assert found is not None and (found.seconds, found.user_io) == (40, None) and "most of them are not theirs" in found.words
+    words = verdict.of_one(facts(interval(night))).headline
+    assert words.startswith("What database time was spent on is not known")
+    found = database_time(interval({"database": DATABASE, "settings": TIMED}))
+    assert found is not None and found.of(DISK) == 61 and found.words.endswith("autovacuum and parallel workers count as sessions")
+    idle = database_time(interval(night | {"io": [io("autovacuum worker", read_time=70000)]}, version=160000))
+    assert idle is not None and (idle.user_io, idle.of(REST)) == (0, 40), "known to be none, which is not the same as not known"
 
 
 WITHOUT: Sections = {"database": DATABASE, "settings": TIMED}
@@ -211,7 +267,9 @@ def test_waits_without_a_name(version: int, group: str) -> None:
     [
         ("CPU", "", CPU), ("IO", "DataFileExtend", DISK), ("IO", "AioIoCompletion", DISK), ("Extension", "Extension", FLASH),
         ("Extension", "FlashcacheMultiBlockRead", FLASH), ("IO", "WALSync", "WAL and commit"), ("IPC", "SyncRep", "WAL and commit"),
-        ("LWLock", "BufferMapping", "locks"), ("IPC", "ParallelFinish", "other waits"), ("Extension", "PgSleepExtension", "other waits"),
+        ("LWLock", "BufferMapping", "locks"), ("IO", "AioIoUringExecution", DISK), ("IO", "BufFileWrite", TEMPORARY), ("IO", "BufFileRead", TEMPORARY),
+        ("IO", "SlruRead", OTHER), ("IO", "SLRURead", OTHER), ("IO", "DSMFillZeroWrite", OTHER), ("IO", "CopyFileRead", OTHER),
+        ("IO", "BaseBackupRead", OTHER), ("IO", "ControlFileSync", OTHER), ("IPC", "ParallelFinish", "other waits"), ("Extension", "PgSleepExtension", "other waits"),
     ],
 )  # fmt: skip
 def test_classes(event_type: str, event: str, group: str) -> None:
@@ -239,7 +297,7 @@ def test_the_rest_counts_for_shares_and_is_no_segment() -> None:
     assert grid is not None
     assert grid.rows == [
         ["public.a", "pg_default", "8 kB", "30", "30.0%", "25.0%"],
-        ["public.b (index of public.a)", "fast", "0 bytes", "20", "20.0%", "0.0%"],
+        ["public.b (index of public.a)", "fast", "-", "20", "20.0%", "0.0%"],
     ]
 
 
@@ -267,9 +325,39 @@ def test_physical_writes() -> None:
     grid = next(figure.grid for figure in both.figures if figure.id == "segments-by-physical-writes")
     assert grid is not None
     assert grid.rows == [
-        ["public.b", "0", "0.8", "new", "0.0%", "88.9%"],
+        ["public.b", "-", "0.8", "-", "-", "88.9%"],
         ["public.a", "0.5", "0.1", "-80%", "55.6%", "11.1%"],
     ]
+
+
+def test_relations_without_a_place() -> None:
+    """Where max_tracked_relations is full, what is listed is not all, and nothing is said to be nothing."""
+    counted = [row("1", {"schemaname": "pg_catalog", "relname": "pg_database"}, disk_reads=1),
+               row("-", {}, disk_reads=34505, disk_writes=764, disk_extends=382)]  # fmt: skip
+    made, _ = report.make(interval({"flash_relations": counted, "cache": cache(disk_reads=34506), "database": DATABASE}))
+    figures = {figure.id: figure for figure in made.figures}
+    reads, writes = figures["segments-by-unoptimized-reads"], figures["segments-by-physical-writes"]
+    assert "those that found no place among pg_flashcache.max_tracked_relations" in reads.conditions
+    assert reads.conditions.endswith("have counters of their own had 0.0% of the server's reads from disk.")
+    assert writes.missing == "Of no relation of this database that has counters of its own. Pages of others were written."
+    made, _ = report.make(interval({"flash_relations": counted[:1], "cache": cache(disk_reads=1), "database": DATABASE}))
+    figures = {figure.id: figure for figure in made.figures}
+    assert figures["segments-by-unoptimized-reads"].conditions.endswith("had 100% of the server's reads from disk.")
+    assert figures["segments-by-physical-writes"].missing.startswith("Nothing was written, or there is no cache")
+
+
+def test_what_is_not_known_is_no_zero() -> None:
+    """Times without track_io_timing, and the size of a relation that was never looked at; pages are pages where operations are counted, too."""
+
+    def shown(version: int, timing: str, **counters: float) -> tuple[list[str], list[str]]:
+        counted = row("a", {"backend_type": "client backend", "object": "relation", "context": "normal"}, **counters)
+        relations = [row("1", {"schema": "public", "name": "a", "kind": "r", "tablespace": "pg_default", "bytes": 0}, blks_read=30)]
+        made, _ = report.make(interval({"io": [counted], "relations": relations, "database": DATABASE, "settings": [row("", {"track_io_timing": timing})]}, version=version))  # fmt: skip
+        grids = {figure.id: figure.grid.rows[0] for figure in made.figures if figure.grid}
+        return grids["io"][3:6], grids["segments-by-reads"][:4]
+
+    assert shown(160000, "off", reads=1305, writes=2) == (["1,305", "-", "2"], ["public.a", "pg_default", "-", "30"])
+    assert shown(180000, "on", reads=1305, read_time=7, read_bytes=3908 * 8192, writes=2, write_bytes=5 * 8192)[0] == ["3,908", "7 ms", "5"]
 
 
 @pytest.mark.parametrize(
@@ -323,6 +411,46 @@ def test_side_by_side() -> None:
     assert ["pages read from flash a second", "0", "18", "new"] in grids["load"]
     assert {"name": "transactions a second", "a": 10, "b": 20, "change": "+100%"} in values["changes"]
     assert 'data-series="2"' in render.html(made)
+
+
+def test_side_by_side_beyond_the_first() -> None:
+    """What is among the first in one interval is looked for among all of the other; what the snapshots lack is not known."""
+
+    def load(*most: int, rest: bool = False) -> Sections:
+        names = range(30)
+        found: Sections = {
+            "relations": [row(f"{n}", {"schema": "s", "name": f"r{n:02}"}, blks_read=900 if n in most else 100) for n in names],
+            "flash_relations": [
+                row(f"{n}", {"schemaname": "s", "relname": f"r{n:02}"}, disk_writes=900 if n in most else 100) for n in names
+            ],
+            "statements": [row(f"{n}", {"query": f"q{n:02}"}, calls=10, total_exec_time=900 if n in most else 100) for n in names],
+        }
+        if rest:
+            for name, counter in (("relations", "blks_read"), ("flash_relations", "disk_writes")):
+                found[name] = [one for one in found[name] if one["key"] != "29"] + [row("rest", {"rest": 1}, **{counter: 7})]
+        return found
+
+    def shown(a: Sections, b: Sections) -> dict[str, list[list[str]]]:
+        made, values = diff.make(interval(a), interval(b, first=9))
+        assert len(values["a"]["reads"]) <= 20
+        grids = {figure.id: figure.grid.rows for figure in made.figures if figure.grid}
+        return {name: [line for line in grids[name] if "29" in line[0]] for name in grids}
+
+    found = shown(load(), load(29))
+    assert found["segments-by-reads"] == [["s.r29", "1", "9", "+800%"]]
+    assert found["segments-by-physical-writes"] == [["s.r29", "1", "9", "+800%", "3.3%", "23.7%"]]
+    assert [line[:4] for line in found["statements"]] == [["q29", "10 ms", "90 ms", "+800%"]]
+    found = shown(load(rest=True), load(29))
+    assert found["segments-by-reads"] == [["s.r29", "-", "9", "-"]]
+    assert [line[:5] for line in found["segments-by-physical-writes"]] == [["s.r29", "-", "9", "-", "-"]]
+
+
+def test_side_by_side_of_what_is_not_known() -> None:
+    """Time of which nothing is known is not said to be the processor's."""
+    untimed: Sections = {"database": DATABASE, "settings": [row("", {"track_io_timing": "off"})]}
+    made, _ = diff.make(interval(untimed), interval(untimed, first=9))
+    waits_ = next(figure for figure in made.figures if figure.id == "waits")
+    assert waits_.grid is not None and waits_.grid.rows == [["not known", "100%", "100%", "+0", "1", "1"]]
 
 
 def test_flash_that_is_slower_than_what_it_replaces() -> None:

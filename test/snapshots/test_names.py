@@ -130,3 +130,42 @@ def test_bytes_that_are_no_text(database: Database) -> None:
         connection.execute(b'DROP DATABASE "caf\xe9"')
     with psycopg.connect(database.dsn, autocommit=True) as connection:
         connection.execute("DROP DATABASE raw")
+
+
+def test_a_database_without_an_encoding(database: Database) -> None:
+    """Names there are bytes: those that are no UTF-8 take nothing away, those that are stay what they are, and so do statements."""
+    name = f"{database.name}_bytes"
+    with psycopg.connect(database.dsn, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name} TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C' ENCODING 'SQL_ASCII'".encode())
+    dsn = make_conninfo(database.dsn, dbname=name)
+    try:
+        with psycopg.connect(make_conninfo(dsn, client_encoding="SQL_ASCII"), autocommit=True) as connection:
+            connection.execute('CREATE SCHEMA "Größe"'.encode())
+            connection.execute('CREATE EXTENSION pg_flashcache SCHEMA "Größe"'.encode())
+            made = b" AS SELECT i, repeat('x', 1000) FROM generate_series(1, 2000) i"
+            run("snapshot", "--dsn", dsn)
+            for table in (b'"tab\xff\xfe"', '"表"'.encode()):
+                connection.execute(b"CREATE TABLE " + table + made)
+                connection.execute(b"SELECT count(*) FROM " + table + b" WHERE repeat <> '\xe9\xff'")
+            connection.execute("SELECT pg_stat_force_next_flush()")
+            connection.execute("SELECT 1")
+            run("snapshot", "--note", "wie groß?", "--dsn", dsn)
+            rows = json.loads(run("report", "1", "2", "--json", "--dsn", dsn).stdout)["changes"]
+            assert {"tab\ufffd\ufffd", "表"} <= {row["labels"]["name"] for row in rows}
+            assert "wie groß?" in run("report", "1", "2", "--dsn", dsn).stdout
+            run("diff", "1..2", "1..2", "--dsn", dsn)
+            (top,) = json.loads(run("top", dsn, "--json", "--interval", "0.1").stdout)["servers"]
+            assert top["ok"] and top["relations"] is not None and top["statements"] is not None
+            sampled = [sys.executable, "-m", "pgflash", "monitoring", "sample", dsn]  # of all databases: those of other tests, too
+            assert 'relname="tab\ufffd\ufffd"' in subprocess.run(sampled, capture_output=True, text=True, check=True, timeout=300).stdout
+            assert {"tab\ufffd\ufffd", "表"} <= {
+                row["name"]
+                for row in json.loads(run("place", "advise", dsn, "--flash", "100MB", "--disk-ms", "5", "--json").stdout)["objects"]
+            }
+            with safe.connect(dsn) as ours:
+                assert ours.execute("SELECT 'Größe 表', %s::text, relkind, oid::regclass FROM pg_class WHERE relname = '表'", ("ü",)).fetchone() == (
+                    "Größe 表", "ü", "r", 'public."表"',
+                )  # fmt: skip
+    finally:
+        with psycopg.connect(database.dsn, autocommit=True) as connection:
+            connection.execute(f"DROP DATABASE {name}".encode())
