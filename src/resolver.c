@@ -79,9 +79,21 @@ failed(FcRulesState state, const char *reason)
 }
 
 static void
-published(FcRuleFile *files, uint32 n, uint32 rules)
+published(FcRuleFile *files, uint32 n, const FcRulesFound *found)
 {
-	fc_rules_publish(MyDatabaseId, this_look, files, n, rules);
+	fc_rules_publish(MyDatabaseId, this_look, files, n, found);
+}
+
+/* The new files that are known from now on: the snapshot by which rules are resolved sees whose they are. */
+static FcRulesFound
+look_at_new_files(void)
+{
+	FcRulesFound found = {0};
+	uint32		n;
+	FcRel	   *files = fc_rules_unknown(MyDatabaseId, &n);
+
+	found.seen = fc_rulebook_seen(files, n, &found.nseen);
+	return found;
 }
 
 /*
@@ -144,6 +156,7 @@ lock_catalogs(void)
 static void
 publish(Oid table)
 {
+	FcRulesFound found = look_at_new_files();
 	FcRules		rules = fc_rulebook_read(table);
 	uint32		n = 0;
 	uint32		nwide;
@@ -151,9 +164,11 @@ publish(Oid table)
 	FcRuleFile *wide;
 	FcRuleFile *files;
 
+	found.rules = rules.n;
+	found.hides = rules.hides;
 	if (rules.n == 0)
 	{
-		published(NULL, 0, 0);
+		published(NULL, 0, &found);
 		return;
 	}
 	resolved = fc_rulebook_resolve(&rules, false, &n);
@@ -162,7 +177,7 @@ publish(Oid table)
 	for (uint32 i = 0; i < n; i++)
 		files[i] = resolved[i].file;
 	memcpy(&files[n], wide, nwide * sizeof(FcRuleFile));
-	published(files, n + nwide, rules.n);
+	published(files, n + nwide, &found);
 }
 
 /*
@@ -196,6 +211,7 @@ static void
 look_at_rules(void)
 {
 	LOCKTAG		lock;
+	FcRulesFound found;
 	Oid			table;
 	bool		locked;
 
@@ -211,7 +227,10 @@ look_at_rules(void)
 	else if (locked)
 		failed(FC_RULES_LOCKED, "the table of rules is locked");
 	else
-		published(NULL, 0, 0);
+	{
+		found = look_at_new_files();
+		published(NULL, 0, &found);
+	}
 }
 
 /* Which databases there are that can have rules. */

@@ -95,6 +95,14 @@ static const char *const wide_sql =
 "WITH rules AS (" FC_RULES ") SELECT s.oid, r.policy FROM rules r JOIN pg_catalog.pg_tablespace s ON s.spcname = r.objname WHERE r.kind = 'tablespace' "
 "UNION ALL SELECT 0::pg_catalog.oid, r.policy FROM rules r WHERE r.kind = 'database'";
 
+/* Which of some files relations have, unlogged ones included: $1, $2. */
+static const char *const seen_sql =
+"SELECT u.spc, u.file FROM ROWS FROM (pg_catalog.unnest($1), pg_catalog.unnest($2)) AS u(spc, file)"
+" JOIN pg_catalog.pg_database d ON d.datname = pg_catalog.current_database()"
+" JOIN pg_catalog.pg_class c ON u.file = CASE c.relfilenode WHEN 0 THEN pg_catalog.pg_relation_filenode(c.oid) ELSE c.relfilenode END"
+"   AND u.spc = CASE c.reltablespace WHEN 0 THEN d.dattablespace ELSE c.reltablespace END"
+" WHERE c.relkind IN ('r', 'i', 't', 'm', 'S') AND NOT c.relisshared AND c.relpersistence <> 't'";
+
 static FcRule
 rule_of(const char *policy)
 {
@@ -137,6 +145,18 @@ fc_rulebook_columns(Relation rel, AttrNumber *attnum)
 	return good;
 }
 
+/* Does it say `none` of files that it does not name as a whole? */
+static bool
+hides(Datum kind, bool kind_is_null, Datum policy, bool policy_is_null)
+{
+	char	   *which;
+
+	if (kind_is_null || policy_is_null || rule_of(TextDatumGetCString(policy)) != FC_RULE_NONE)
+		return false;
+	which = TextDatumGetCString(kind);
+	return strcmp(which, "tablespace") != 0 && strcmp(which, "database") != 0;
+}
+
 FcRules
 fc_rulebook_read(Oid table)
 {
@@ -164,6 +184,7 @@ fc_rulebook_read(Oid table)
 			for (int i = 0; i < FC_RULE_COLUMNS; i++)
 				built[i] = accumArrayResult(built[i], values[attnum[i] - 1], nulls[attnum[i] - 1], TEXTOID, CurrentMemoryContext);
 			rules.n++;
+			rules.hides |= hides(values[attnum[0] - 1], nulls[attnum[0] - 1], values[attnum[3] - 1], nulls[attnum[3] - 1]);
 		}
 		systable_endscan(scan);
 	}
@@ -232,6 +253,44 @@ fc_rulebook_resolve(const FcRules *rules, bool wide, uint32 *n)
 	MemoryContextSwitchTo(spi);
 	SPI_finish();
 	return resolved;
+}
+
+FcRel *
+fc_rulebook_seen(const FcRel *files, uint32 n, uint32 *nseen)
+{
+	MemoryContext caller = CurrentMemoryContext;
+	Oid			types[] = {OIDARRAYOID, OIDARRAYOID};
+	Datum	   *spc = palloc_extended(Max(n, 1) * sizeof(Datum), MCXT_ALLOC_HUGE);
+	Datum	   *file = palloc_extended(Max(n, 1) * sizeof(Datum), MCXT_ALLOC_HUGE);
+	Datum		args[2];
+	MemoryContext spi;
+	FcRel	   *seen;
+
+	*nseen = 0;
+	if (n == 0)
+		return NULL;
+	for (uint32 i = 0; i < n; i++)
+	{
+		spc[i] = ObjectIdGetDatum(files[i].spc);
+		file[i] = ObjectIdGetDatum(files[i].rel);
+	}
+	args[0] = PointerGetDatum(construct_array(spc, (int) n, OIDOID, sizeof(Oid), true, TYPALIGN_INT));
+	args[1] = PointerGetDatum(construct_array(file, (int) n, OIDOID, sizeof(Oid), true, TYPALIGN_INT));
+	SPI_connect();
+	if (SPI_execute_with_args(seen_sql, lengthof(args), types, args, NULL, true, 0) != SPI_OK_SELECT)
+		elog(ERROR, "the new files could not be looked up");
+	spi = MemoryContextSwitchTo(caller);
+	seen = palloc_extended(Max(SPI_processed, 1) * sizeof(FcRel), MCXT_ALLOC_HUGE);
+	for (uint64 i = 0; i < SPI_processed; i++)
+	{
+		seen[i].spc = oid_value(i, 1);
+		seen[i].db = MyDatabaseId;
+		seen[i].rel = oid_value(i, 2);
+	}
+	*nseen = (uint32) SPI_processed;
+	MemoryContextSwitchTo(spi);
+	SPI_finish();
+	return seen;
 }
 
 FcRuleFile *

@@ -22,6 +22,8 @@
 typedef struct FcRules
 {
 	uint32		n;
+	bool		hides;			/* one says `none`, and not of a tablespace or
+								 * the database */
 	Datum		column[FC_RULE_COLUMNS];
 } FcRules;
 
@@ -53,6 +55,13 @@ extern bool fc_rulebook_columns(Relation rel, AttrNumber *attnum);
 
 /* What is in it, by the active snapshot; nothing if it is no longer a superuser's table.  Raises. */
 extern FcRules fc_rulebook_read(Oid table);
+
+/*
+ * Which of these files, n of them, some relation of the current database has,
+ * as the active snapshot sees it; *nseen of them, in the caller's memory.
+ * Raises.
+ */
+extern FcRel *fc_rulebook_seen(const FcRel *files, uint32 n, uint32 *nseen);
 
 /* The rules about all files of a tablespace (rel.rel 0), and about all of the database (rel.spc 0 as well).  Raises. */
 extern FcRuleFile *fc_rulebook_wide(const FcRules *rules, uint32 *n);

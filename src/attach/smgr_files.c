@@ -52,6 +52,7 @@ fc_smgr_create(SMgrRelation reln, ForkNumber forknum, bool is_redo)
 		return;
 	}
 	fc_rules_note(FC_NOTE_FILES);
+	fc_rules_new_file(rel);
 	fc_cache_invalidate_relation(rel);	/* C1 */
 	fc_failpoint(FC_FP_FILE_BEFORE_MD);
 	mdcreate(reln, forknum, is_redo);	/* C2 */
@@ -77,6 +78,7 @@ fc_smgr_unlink(FcLocatorBackend locator, ForkNumber forknum, bool is_redo)
 	mdunlink(locator, forknum, is_redo);	/* C2 */
 	fc_failpoint(FC_FP_FILE_AFTER_MD);
 	fc_cache_invalidate_relation(rel);	/* C3 */
+	fc_rules_file_gone(rel);
 	fc_stats_forget_relation(rel);
 }
 

@@ -136,7 +136,7 @@ may_fill(void)
 static bool
 is_wanted(const FcTag *tag, uint64 hash, int frame, bool written)
 {
-	FcRule		rule = fc_rule_of(fc_tag_rel(tag));
+	FcRule		rule = fc_rule_now(fc_tag_rel(tag));
 	FcLooked	before;
 	uint64		region;
 	bool		any;
@@ -312,7 +312,7 @@ fc_cache_fill_hot(uint32 frame, const FcTag *tag)
 	FcGuard		guard;
 
 	Assert(fc_directory_is_mine() && nstaged < BATCH);
-	if (fc_rule_of(fc_tag_rel(tag)) == FC_RULE_NONE)
+	if (fc_rule_now(fc_tag_rel(tag)) == FC_RULE_NONE)
 		return FC_HOT_LEFT;
 	if (may_be_damaged() || !fc_cache_worth_filling() || !fc_bypass_fills(tag, hash) || fc_directory_lookup(tag, hash, &ref))
 		return FC_HOT_LEFT;

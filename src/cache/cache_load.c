@@ -139,7 +139,7 @@ fc_cache_load_step(FcLoad *load, FcLap *lap, FcLoadCounts *counts)
 			counts->modified++;
 			continue;
 		}
-		if (fc_rule_of(fc_tag_rel(tag)) == FC_RULE_NONE)
+		if (fc_rule_now(fc_tag_rel(tag)) == FC_RULE_NONE)
 		{
 			fc_count(FC_SKIP_POLICY);
 			counts->unwanted++;

@@ -221,7 +221,7 @@ fc_prewarm(const FcPrewarm *what, FcPrewarmed *done)
 	ListCell   *cell;
 
 	fc_prewarm_check_active();
-	fc_prewarm_await_policies();
+	fc_prewarm_await_policies(what->relation);
 	open_relations(&loading, what);
 	choose_blocks(&loading, what);
 

@@ -204,7 +204,7 @@ fc_prewarm_import(const char *query, bool replace, FcImported *done)
 	FcMapQuery *map;
 
 	fc_prewarm_check_active();
-	fc_prewarm_await_policies();
+	fc_prewarm_await_policies(InvalidOid);
 	map = fc_map_query_open(query);
 	importing.done = done;
 	about.pid = MyProcPid;

@@ -30,8 +30,8 @@ typedef struct FcPrewarmRun
 /* Raises unless the cache can take pages now. */
 extern void fc_prewarm_check_active(void);
 
-/* A policy that has just been set comes into force in a moment, which is waited for. */
-extern void fc_prewarm_await_policies(void);
+/* The policy that has just been set, or of that relation, which has just been made, comes into force in a moment, which is waited for. */
+extern void fc_prewarm_await_policies(Oid relation);
 
 /*
  * Raises if other sessions load, as many as there may be.  From here on

@@ -15,7 +15,9 @@
  */
 #include "postgres.h"
 
+#include "access/htup_details.h"
 #include "attach/data_read.h"
+#include "catalog/pg_class.h"
 #include "compat.h"
 #include "handoff.h"
 #include "miscadmin.h"
@@ -23,6 +25,7 @@
 #include "rules/rules.h"
 #include "stats/stats.h"
 #include "storage/latch.h"
+#include "utils/syscache.h"
 #include "utils/timestamp.h"
 
 /* So long a policy is waited for, and so often it is looked whether it is in force. */
@@ -50,19 +53,37 @@ fc_prewarm_check_active(void)
 					 "See the column \"reason\" of pg_stat_flashcache.")));
 }
 
+/* Where a relation is, unless it has no file, or another each time one asks. */
+static bool
+file_of(Oid relation, FcRel *file)
+{
+	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relation));
+	Form_pg_class form;
+
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	form = (Form_pg_class) GETSTRUCT(tuple);
+	file->spc = OidIsValid(form->reltablespace) ? form->reltablespace : MyDatabaseTableSpace;
+	file->db = MyDatabaseId;
+	file->rel = form->relfilenode;
+	ReleaseSysCache(tuple);
+	return OidIsValid(file->rel);
+}
+
 /*
- * Whoever has set a policy, and loads what it is for, means both.  No lock on a
+ * Whoever has set a policy, or made a relation, and loads it, means both.  No lock on a
  * relation is held here: the look may need one.  A session that has waited in
  * vain, as where no worker is free, does not wait for that change again.
  */
 void
-fc_prewarm_await_policies(void)
+fc_prewarm_await_policies(Oid relation)
 {
 	static uint32 in_vain = 0;
 	TimestampTz since = GetCurrentTimestamp();
 	uint32		change;
+	FcRel		file;
 
-	if (!fc_rules_changed(MyDatabaseId, &change))
+	if (!fc_rules_changed(MyDatabaseId, file_of(relation, &file) ? &file : NULL, &change))
 		return;
 	fc_handoff_wake();
 	while (!fc_rules_heeded(MyDatabaseId, change))

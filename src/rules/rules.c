@@ -24,13 +24,16 @@ uint32		fc_rules_notes = 0;
 /* The writer's copy. */
 static FcRuleFile *mine = NULL;
 static uint32 nmine = 0;
+static FcRel *my_unknown = NULL;
+static uint32 nmy_unknown = 0;
 static uint32 my_version = 0;	/* 0: has none yet */
+static uint32 my_changes = 0;
 
 FcPart
 fc_rules_part(int max_files)
 {
 	return fc_part("pg_flashcache policies",
-				   max_files == 0 ? 0 : offsetof(FcRulesShared, file) + (Size) max_files * sizeof(FcRuleFile));
+				   max_files == 0 ? 0 : offsetof(FcRulesShared, file) + (Size) max_files * (sizeof(FcRuleFile) + sizeof(FcRel)));
 }
 
 void
@@ -46,6 +49,7 @@ fc_rules_shmem_init(int max_files, int tranche)
 	LWLockInitialize(&fc_rules->lock, tranche);
 	pg_atomic_init_u32(&fc_rules->version, 1);
 	pg_atomic_init_u32(&fc_rules->heeded, 0);
+	pg_atomic_init_u32(&fc_rules->changes, 1);
 	fc_rules->max_files = max_files;
 	fc_rules->list_wanted = true;
 }
@@ -58,8 +62,8 @@ fc_rules_there(void)
 
 /* ---- the order of the list ---- */
 
-static int
-compare_rel(const FcRel *a, const FcRel *b)
+int
+fc_rules_compare_rel(const FcRel *a, const FcRel *b)
 {
 	if (a->db != b->db)
 		return a->db < b->db ? -1 : 1;
@@ -71,7 +75,7 @@ compare_rel(const FcRel *a, const FcRel *b)
 int
 fc_rules_compare(const void *a, const void *b)
 {
-	return compare_rel(&((const FcRuleFile *) a)->rel, &((const FcRuleFile *) b)->rel);
+	return fc_rules_compare_rel(&((const FcRuleFile *) a)->rel, &((const FcRuleFile *) b)->rel);
 }
 
 uint32
@@ -84,7 +88,7 @@ fc_rules_lower_bound(const FcRuleFile *list, uint32 n, FcRel rel)
 	{
 		uint32		middle = from + (to - from) / 2;
 
-		if (compare_rel(&list[middle].rel, &rel) < 0)
+		if (fc_rules_compare_rel(&list[middle].rel, &rel) < 0)
 			from = middle + 1;
 		else
 			to = middle;
@@ -98,14 +102,17 @@ find(const FcRuleFile *list, uint32 n, Oid spc, Oid db, Oid file)
 	FcRel		rel = {spc, db, file};
 	uint32		at = fc_rules_lower_bound(list, n, rel);
 
-	return at < n && compare_rel(&list[at].rel, &rel) == 0 ? &list[at] : NULL;
+	return at < n && fc_rules_compare_rel(&list[at].rel, &rel) == 0 ? &list[at] : NULL;
 }
 
 static FcRule
-look_up(const FcRuleFile *list, uint32 n, FcRel rel)
+look_up(const FcRuleFile *list, uint32 n, const FcRel *unknown, uint32 nunknown, FcRel rel)
 {
-	const FcRuleFile *file = find(list, n, rel.spc, rel.db, rel.rel);
+	const FcRuleFile *file;
 
+	if (fc_rules_is_unknown(unknown, nunknown, rel))
+		return FC_RULE_NONE;
+	file = find(list, n, rel.spc, rel.db, rel.rel);
 	if (file == NULL)
 		file = find(list, n, rel.spc, rel.db, 0);
 	if (file == NULL)
@@ -130,24 +137,44 @@ fc_rules_replace(Oid db, const FcRuleFile *files, uint32 n)
 		memcpy(&fc_rules->file[from], files, fit * sizeof(FcRuleFile));
 	fc_rules->nfiles = fc_rules->nfiles - (to - from) + fit;
 	pg_atomic_write_u32(&fc_rules->version, Max(pg_atomic_read_u32(&fc_rules->version) + 1, 1));
+	pg_atomic_write_u32(&fc_rules->changes, pg_atomic_read_u32(&fc_rules->changes) + 1);
 	return fit;
 }
 
 /* ---- the writer's copy ---- */
 
+static void
+take_copy(void)
+{
+	if (mine == NULL)
+		mine = malloc(fc_rules->max_files * sizeof(FcRuleFile));
+	if (my_unknown == NULL)
+		my_unknown = malloc(fc_rules->max_files * sizeof(FcRel));
+	if (mine == NULL || my_unknown == NULL)
+		return;
+	LWLockAcquire(&fc_rules->lock, LW_SHARED);
+	my_version = pg_atomic_read_u32(&fc_rules->version);
+	my_changes = pg_atomic_read_u32(&fc_rules->changes);
+	nmine = fc_rules->nfiles;
+	memcpy(mine, fc_rules->file, nmine * sizeof(FcRuleFile));
+	nmy_unknown = fc_rules->nunknown;
+	memcpy(my_unknown, fc_rules_unknown_list(), nmy_unknown * sizeof(FcRel));
+	LWLockRelease(&fc_rules->lock);
+	pg_atomic_write_u32(&fc_rules->heeded, my_version);
+}
+
 bool
 fc_rules_refresh(void)
 {
-	if (fc_rules == NULL || pg_atomic_read_u32(&fc_rules->version) == my_version)
+	static uint32 told = 0;
+
+	if (fc_rules == NULL)
 		return false;
-	if (mine == NULL && (mine = malloc(fc_rules->max_files * sizeof(FcRuleFile))) == NULL)
+	if (pg_atomic_read_u32(&fc_rules->changes) != my_changes)
+		take_copy();
+	if (told == my_version)
 		return false;
-	LWLockAcquire(&fc_rules->lock, LW_SHARED);
-	my_version = pg_atomic_read_u32(&fc_rules->version);
-	nmine = fc_rules->nfiles;
-	memcpy(mine, fc_rules->file, nmine * sizeof(FcRuleFile));
-	LWLockRelease(&fc_rules->lock);
-	pg_atomic_write_u32(&fc_rules->heeded, my_version);
+	told = my_version;
 	return true;
 }
 
@@ -156,18 +183,34 @@ fc_rule_of(FcRel rel)
 {
 	/* neighbouring pages are mostly of one file */
 	static FcRel last = {0};
-	static uint32 last_version = 0;
+	static uint32 last_changes = 0;
 	static FcRule last_rule;
 
-	if (likely(nmine == 0))
+	if (likely(nmine == 0 && nmy_unknown == 0))
 		return FC_RULE_NORMAL;
-	if (last_version != my_version || compare_rel(&rel, &last) != 0)
+	if (last_changes != my_changes || fc_rules_compare_rel(&rel, &last) != 0)
 	{
-		last_rule = look_up(mine, nmine, rel);
+		last_rule = look_up(mine, nmine, my_unknown, nmy_unknown, rel);
 		last = rel;
-		last_version = my_version;
+		last_changes = my_changes;
 	}
 	return last_rule;
+}
+
+FcRule
+fc_rule_now(FcRel rel)
+{
+	if (fc_rules == NULL)
+		return FC_RULE_NORMAL;
+
+	/*
+	 * The page of a new file was seen before this: so is what stood here
+	 * before the file was made.
+	 */
+	pg_read_barrier();
+	if (unlikely(pg_atomic_read_u32(&fc_rules->changes) != my_changes))
+		take_copy();
+	return fc_rule_of(rel);
 }
 
 FcRule
@@ -178,7 +221,7 @@ fc_rules_published(FcRel rel)
 	if (fc_rules == NULL)
 		return FC_RULE_NORMAL;
 	LWLockAcquire(&fc_rules->lock, LW_SHARED);
-	rule = look_up(fc_rules->file, fc_rules->nfiles, rel);
+	rule = look_up(fc_rules->file, fc_rules->nfiles, fc_rules_unknown_list(), fc_rules->nunknown, rel);
 	LWLockRelease(&fc_rules->lock);
 	return rule;
 }

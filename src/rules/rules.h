@@ -12,7 +12,8 @@
  *
  * Besides single files there may be a policy for all files of a database in
  * one tablespace, and for all files of a database.  The most particular one
- * counts.
+ * counts.  Of a file that is new nobody knows which rule it has; where that may
+ * be `none`, it is treated so (rules_unknown.c).
  *
  * Locking.  One LWLock protects all that is shared; a leaf, held for some passes
  * of the list at most.  The version is read without it.  Nothing here raises.
@@ -76,6 +77,8 @@ typedef struct FcRulesDatabase
 	uint32		took_ms;		/* the last one that succeeded */
 	XLogRecPtr	replayed;		/* on a standby: until where, at that time */
 	uint32		rules;
+	bool		hides;			/* one says `none`, and not of a tablespace or
+								 * the database */
 	uint32		files;			/* published */
 	uint32		without_place;	/* for which there was no place */
 	uint32		wanted;			/* is raised by who wants a look */
@@ -107,20 +110,43 @@ extern bool fc_rules_there(void);
 /* Takes what was published since the last call; true if that was anything. */
 extern bool fc_rules_refresh(void);
 
-/* Of the file of a page, as of the last refresh. */
+/* Of the file of a page, as of what was taken last. */
 extern FcRule fc_rule_of(FcRel rel);
+
+/*
+ * The same, as of now, new files included: for whoever decides about a page
+ * that is not on flash.  Acquires the lock if anything has changed.
+ */
+extern FcRule fc_rule_now(FcRel rel);
+
+/* ---- whoever makes and removes files; these do not raise ---- */
+
+/* The file is about to be made; is gone. */
+extern void fc_rules_new_file(FcRel rel);
+extern void fc_rules_file_gone(FcRel rel);
 
 /* ---- publishing ---- */
 
+/* What else a look has found. */
+typedef struct FcRulesFound
+{
+	uint32		rules;			/* how many there are */
+	bool		hides;			/* one says `none` of what has to be looked up */
+	const FcRel *seen;			/* of the new files, those that the look knows */
+	uint32		nseen;
+} FcRulesFound;
+
+/* New files of a database, whose policy a look is to find out; n of them, palloc'd. */
+extern FcRel *fc_rules_unknown(Oid db, uint32 *n);
+
 /*
- * The files of a database from now on, n of them; they are sorted.  `rules`:
- * how many there are.  `look`, here and below: the number of the look that has
+ * The files of a database from now on, n of them; they are sorted.  `look`, here and below: the number of the look that has
  * found that; one that is not the last any more, since the writer that had
  * begun it died, changes nothing.  What does not fit is left out, `keep` before `none`.
  * Of all places each database that has rules may have an equal share; what it
  * has beyond that gives way to others.
  */
-extern void fc_rules_publish(Oid db, uint32 look, FcRuleFile *files, uint32 n, uint32 rules);
+extern void fc_rules_publish(Oid db, uint32 look, FcRuleFile *files, uint32 n, const FcRulesFound *found);
 
 /* The look did not succeed: what was published stays. */
 extern void fc_rules_failed(Oid db, uint32 look, FcRulesState state, const char *reason);
@@ -133,16 +159,20 @@ extern void fc_rules_databases_are(Oid *dbs, int n);
 /* A look at the database is wanted; `urgent`: without delay, since a rule has changed. */
 extern void fc_rules_want(Oid db, bool urgent);
 
-/* May the database have rules?  No, if a look has found none, and nothing has changed since. */
+/*
+ * May the database have rules, or new files that wait for a look?  No, if a look
+ * has found no rules, and nothing has changed since.
+ */
 extern bool fc_rules_has(Oid db);
 
 /*
- * Has a rule of the database changed, in a transaction that has ended, and no
- * look has found that, or the writer does not know yet?  *change says until when
+ * Has a rule of the database changed, in a transaction that has ended, or is
+ * that file new (NULL: none), and no look has found that, or the writer does
+ * not know yet?  *change says until when
  * fc_rules_heeded() is false.  A look that did not succeed counts as one; looks
  * for other reasons than a rule matter only if none was made before.
  */
-extern bool fc_rules_changed(Oid db, uint32 *change);
+extern bool fc_rules_changed(Oid db, const FcRel *file, uint32 *change);
 extern bool fc_rules_heeded(Oid db, uint32 change);
 
 /*

@@ -52,7 +52,7 @@ fc_rules_has(Oid db)
 		return false;
 	LWLockAcquire(&fc_rules->lock, LW_SHARED);
 	database = fc_rules_find(db);
-	has = database != NULL && !fc_rules_has_none(database);
+	has = (database != NULL && !fc_rules_has_none(database)) || fc_rules_count_unknown(db) > 0;
 	LWLockRelease(&fc_rules->lock);
 	return has;
 }
@@ -66,7 +66,7 @@ is_heeded(const FcRulesDatabase *database, uint32 change)
 }
 
 bool
-fc_rules_changed(Oid db, uint32 *change)
+fc_rules_changed(Oid db, const FcRel *file, uint32 *change)
 {
 	FcRulesDatabase *database;
 	bool		changed = false;
@@ -78,6 +78,11 @@ fc_rules_changed(Oid db, uint32 *change)
 	{
 		*change = database->rule_wanted;
 		changed = !is_heeded(database, *change);
+		if (!changed && file != NULL && fc_rules_is_unknown(fc_rules_unknown_list(), fc_rules->nunknown, *file))
+		{
+			*change = database->wanted;
+			changed = !is_heeded(database, *change);
+		}
 	}
 	LWLockRelease(&fc_rules->lock);
 	return changed;

@@ -76,8 +76,8 @@ fc_rules_need(Oid db)
 
 /* ---- all of them ---- */
 
-static int
-compare_oids(const void *a, const void *b)
+int
+fc_rules_compare_oids(const void *a, const void *b)
 {
 	Oid			x = *(const Oid *) a;
 	Oid			y = *(const Oid *) b;
@@ -128,17 +128,18 @@ fc_rules_databases_are(Oid *dbs, int n)
 {
 	if (fc_rules == NULL)
 		return;
-	qsort(dbs, n, sizeof(Oid), compare_oids);
+	qsort(dbs, n, sizeof(Oid), fc_rules_compare_oids);
 	LWLockAcquire(&fc_rules->lock, LW_EXCLUSIVE);
 	for (int i = 0; i < FC_RULES_DATABASES; i++)
 	{
 		FcRulesDatabase *database = &fc_rules->database[i];
 
-		if (!OidIsValid(database->db) || bsearch(&database->db, dbs, n, sizeof(Oid), compare_oids) != NULL)
+		if (!OidIsValid(database->db) || bsearch(&database->db, dbs, n, sizeof(Oid), fc_rules_compare_oids) != NULL)
 			continue;
 		(void) fc_rules_replace(database->db, NULL, 0);
 		memset(database, 0, sizeof(*database));
 	}
+	fc_rules_forget_others(dbs, n);
 	/* free places first, so that nobody gives one up for nothing */
 	for (int j = 0; j < n && fc_rules_find(InvalidOid) != NULL; j++)
 		(void) fc_rules_need(dbs[j]);

@@ -128,7 +128,7 @@ compare_rules(const void *a, const void *b)
 }
 
 void
-fc_rules_publish(Oid db, uint32 look, FcRuleFile *files, uint32 n, uint32 rules)
+fc_rules_publish(Oid db, uint32 look, FcRuleFile *files, uint32 n, const FcRulesFound *found)
 {
 	FcRulesDatabase *database;
 	uint32		fit;
@@ -169,7 +169,9 @@ fc_rules_publish(Oid db, uint32 look, FcRuleFile *files, uint32 n, uint32 rules)
 		database->heard = database->done;
 		database->version = pg_atomic_read_u32(&fc_rules->version);
 		database->reason[0] = '\0';
-		database->rules = rules;
+		fc_rules_seen(found->seen, found->nseen);
+		database->rules = found->rules;
+		database->hides = found->hides;
 		database->files = fit;
 		database->without_place = n - fit;
 		database->took_ms = (uint32) Min(Max(now - database->tried_at, 0) / 1000, FC_LONGEST_LOOK_MS);

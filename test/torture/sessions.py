@@ -302,7 +302,7 @@ class Writer(Session):
         "insert": 10, "update": 14, "update_shared": 14, "delete": 6, "delete_tail": 8, "savepoints": 5, "refill": 5, "recreate": 4,
         "alter_type": 2, "copy_table": 3, "toast": 4, "read": 14, "read_by_indexes": 6, "push": 8, "vacuum": 6, "vacuum_full": 3,
         "cluster": 3, "reindex": 3, "reindex_concurrently": 3, "index": 5, "move": 5, "maintain_shared": 3, "tablespace": 2,
-        "catalog": 1,
+        "catalog": 1, "repack": 3, "repack_concurrently": 5,
     }  # fmt: skip
     STATEMENTS = {
         "alter_type": tuple(f"ALTER TABLE {{0}} ALTER extra TYPE {kind}" for kind in ("int", "bigint", "numeric")),
@@ -335,6 +335,12 @@ class Writer(Session):
                 self.run(sql)
             self.books.tables[table] = {}
         self.books.tables["shared"] = {i: 0 for i in range(SHARED_ROWS) if i % self.of == self.mine}
+
+    def left_out(self) -> set[str]:
+        if self.torture.major() < 19:
+            return {"repack", "repack_concurrently"}
+        # It decodes WAL, which has to be there.
+        return {"repack_concurrently"} if self.torture.wal_level == "minimal" else set()
 
     def own_tables(self) -> tuple[str, ...]:
         return (f"{self.name}_x", f"{self.name}_y")
@@ -529,6 +535,20 @@ class Writer(Session):
     def op_cluster(self, rng: random.Random) -> None:
         table = self.own_table(rng)
         self.rewrite(f"CLUSTER {table} USING {table}_pkey", lambda: self.look(table, False))
+
+    def repack(self, rng: random.Random, options: str) -> None:
+        """A table of its own, or one that others read and write meanwhile."""
+        table = rng.choice((*self.own_tables(), *self.own_tables(), "shared"))
+        order = rng.choice(("", f" USING INDEX {table}_pkey"))
+        self.rewrite(f"REPACK {options}{table}{order}", lambda: self.look(table, False))
+        if rng.random() < 0.5:
+            self.look(table, rng.random() < 0.5)
+
+    def op_repack(self, rng: random.Random) -> None:
+        self.repack(rng, rng.choice(("", "", "(ANALYZE) ")))
+
+    def op_repack_concurrently(self, rng: random.Random) -> None:
+        self.repack(rng, "(CONCURRENTLY) ")
 
     def op_index(self, rng: random.Random) -> None:
         table = self.own_table(rng)
