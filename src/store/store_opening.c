@@ -127,8 +127,7 @@ ask_to_open(const Opening *o, int timeout_ms, FcReason *error)
 	}
 	if (result == 0)
 		return r;
-	if (result == -ETIMEDOUT)
-		fc_state_count_hang(o->no);
+	fc_state_count_hang(o->no, result);
 	(void) not_opened(r, result, timeout_ms, error);
 	return NULL;
 }
@@ -238,8 +237,7 @@ fc_new_adopt(FcDeviceNo no, ssize_t *result)
 bool
 fc_end_adopt(FcDeviceNo no, const FcDeviceRequest *r, ssize_t result, int timeout_ms, FcReason *error)
 {
-	if (result == -ETIMEDOUT)
-		fc_state_count_hang(no);
+	fc_state_count_hang(no, result);
 	return result == 0 || not_opened(r, result, timeout_ms, error);
 }
 
@@ -259,9 +257,9 @@ fc_store_answers(FcDeviceNo no, int timeout_ms, FcReason *error)
 		r->offset[0] = 0;
 		result = fc_call_make(r, timeout_ms);
 	}
-	if (result != -ETIMEDOUT)
+	if (fc_has_answered(result) || result == FC_NO_PROCESS)
 		return true;
-	fc_state_count_hang(no);
+	fc_state_count_hang(no, result);
 	return fc_state_no_answer(result, timeout_ms, error);
 }
 
@@ -411,7 +409,7 @@ static FcStoreStep
 look_at_trial(const FcDeviceRequest *r, ssize_t result, int timeout_ms, FcStoreTrial *trial, FcReason *error)
 {
 	FcDeviceNo	no = r->no;
-	bool		answered = result != -ETIMEDOUT && result != FC_NO_PROCESS;
+	bool		answered = fc_has_answered(result);
 	bool		wrote = answered && r->written > 0;
 
 	memset(trial, 0, sizeof(*trial));
