@@ -76,6 +76,7 @@ static const char *const names[FC_FP_COUNT] = {
 	[FC_FP_BYPASS_DUE] = "bypass_due",
 	[FC_FP_POLICY_LOOK] = "policy_look",
 	[FC_FP_BUFFER_LOOK] = "buffer_look",
+	[FC_FP_PURGE_STEP] = "purge_step",
 };
 
 static const char *const action_names[] = {

@@ -102,6 +102,8 @@ typedef enum FcFailpointId
 	FC_FP_POLICY_LOOK,			/* delay: of a look at the policies of a
 								 * database */
 	FC_FP_BUFFER_LOOK,			/* between a frame's state and its page */
+	FC_FP_PURGE_STEP,			/* O2, D1: before some slots are forgotten,
+								 * each time; error: none of them is */
 	FC_FP_COUNT
 } FcFailpointId;
 

@@ -259,8 +259,7 @@ fc_cache_off_and_forget(const FcReason *why)
 	 * in this order: the cache is not on after that before its pages are
 	 * forgotten, even if it is off already
 	 */
-	pg_atomic_write_u32(&fc_cache->distrusted, 1);
-	pg_memory_barrier();
+	pg_atomic_fetch_add_u32(&fc_cache->distrusted, 1);
 	fc_cache_set_state(FC_STATE_OFF, why);	/* O1 */
 }
 

@@ -287,11 +287,21 @@ extern void fc_cache_try_suspects(void);
 /*
  * O2, between opening the device and the first use of it: forgets all pages,
  * unless it is the `same` device as before, with the header that was written
- * then, and nothing else is against it.
+ * then, and nothing else is against it.  False: some of them, so it is to be
+ * called again.
  */
-extern void fc_cache_purge_unless(bool same);
+extern bool fc_cache_purge_unless(bool same);
 
-/* Forgets all pages. */
+/*
+ * Forgets all pages, some of them at a time.  fc_cache_purge_step(): false when
+ * it has come to its end.  Until then the cache can't be active, also with
+ * another writer, which begins anew.
+ */
+extern void fc_cache_purge_begin(void);
+extern bool fc_cache_purge_step(void);
+extern bool fc_cache_purges(void);
+
+/* All of it; the writer may end meanwhile. */
 extern void fc_cache_purge(void);
 
 /* ---- load: L1-L4; a session reads pages from a data file, the writer fills ---- */

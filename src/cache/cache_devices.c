@@ -59,15 +59,13 @@ fc_devices_round(void)
 }
 
 void
-fc_devices_release(void)
+fc_devices_close(void)
 {
 	static const FcReason why = {"the cache is disabled"};
-	uint32		devices;
 
 	fc_devices_wait_no_more();
 	fc_devices_stop_opening(FC_THE_DEVICE);
 	fc_devices_first_is_back();
-	devices = FC_DEVICE_BIT(FC_THE_DEVICE);
 	for (FcDeviceNo no = FC_THE_DEVICE + 1; no < FC_DEVICES; no++)
 	{
 		FcDeviceState state = fc_store_state(no);
@@ -80,8 +78,17 @@ fc_devices_release(void)
 		fc_store_set_state(no, FC_DEVICE_CLOSED, &why);
 		fc_devices_set_flags(no, entry.slots, false, false);
 		fc_devices_forget_trouble(no);
-		devices |= FC_DEVICE_BIT(no);
 	}
+}
+
+void
+fc_devices_release(void)
+{
+	uint32		devices = FC_DEVICE_BIT(FC_THE_DEVICE);
+
+	for (FcDeviceNo no = FC_THE_DEVICE + 1; no < FC_DEVICES; no++)
+		if (fc_store_state(no) == FC_DEVICE_CLOSED)
+			devices |= FC_DEVICE_BIT(no);
 	fc_store_release_all(devices, fc_setting_io_timeout);
 }
 
@@ -115,7 +122,8 @@ take_over(FcDeviceNo no)
 	/* D8: who wanted to add it is told that nothing has come of it */
 	if (entry.adding)
 	{
-		fc_devices_forget(no);
+		while (fc_devices_forget_some(no))
+			fc_store_look_for_stop();
 		fc_devices_remove(no);
 		return false;
 	}

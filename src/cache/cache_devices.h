@@ -45,14 +45,17 @@ extern void fc_devices_stop_opening(FcDeviceNo no);
 /* So soon what is under way wants to be looked at; 0 if nothing is. */
 extern int	fc_devices_look_again_ms(void);
 
-/* The cache is disabled: lets go of all, the first one as well. */
+/* The cache is disabled: none is in use any more, nor being opened. */
+extern void fc_devices_close(void);
+
+/* Then lets go of all, the first one as well. */
 extern void fc_devices_release(void);
 
 /* One that has just failed a write is not asked for slots any more. */
 extern void fc_devices_note_trouble(void);
 
-/* Frees all slots of a device, each with a raised version. */
-extern void fc_devices_forget(FcDeviceNo no);
+/* Frees slots of a device, each with a raised version, some in each call; false: that were all.  fc_devices_stop_opening() begins anew. */
+extern bool fc_devices_forget_some(FcDeviceNo no);
 
 /* Reserves slots of the device to try it with: free ones if there are any. */
 extern int	fc_devices_reserve(FcDeviceNo no, int wanted, FcSlotNo *slots);

@@ -22,9 +22,6 @@
 #include "cache/cache_internal.h"
 #include "settings.h"
 
-/* Slots drained in one go: 35 to 90 ms if all of them are in use. */
-#define DRAIN_STEP 65536
-
 /* What is under way. */
 static struct
 {
@@ -260,7 +257,7 @@ begin_to_drain(FcDeviceChange what, FcDeviceNo no, uint32 slots, bool readable)
 static bool
 drain_some(void)
 {
-	uint32		left = DRAIN_STEP;
+	uint32		left = FC_DIRECTORY_STEP;
 	FcDeviceEntry entry;
 
 	(void) fc_list_entry(change.no, &entry);
@@ -290,14 +287,15 @@ drain_some(void)
 static FcDeviceNo resized;
 
 /* O2, D5: it may be another file by now. */
-static void
+static bool
 before_resized(bool same)
 {
-	if (!same)
-		fc_devices_begin_empty(resized);
-	else
+	if (same)
 		fc_directory_forget_erased();
+	else if (!fc_devices_begin_empty(resized))
+		return false;
 	fc_cache_scrub_has_come(resized);
+	return true;
 }
 
 /* The device is opened with another size, and keeps what it has. */

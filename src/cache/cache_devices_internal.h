@@ -43,6 +43,9 @@ extern FcDeviceOpening fc_devices_openings[FC_DEVICES];
 extern uint32 fc_devices_chunk_wants(uint32 slots, uint32 index);
 extern FcSlotNo fc_devices_chunk_first(uint32 chunk);
 
+/* What fc_devices_forget_some() has begun is not gone on with. */
+extern void fc_devices_forget_anew(FcDeviceNo no);
+
 /* ---- cache_devices_trouble.c ---- */
 
 /* A writer begins. */
@@ -113,8 +116,12 @@ extern bool fc_devices_place_more(FcDeviceNo no, uint32 slots, FcReason *error);
 /* Would that find place? */
 extern bool fc_devices_would_fit(FcDeviceNo no, uint32 slots, FcReason *error);
 
-/* It is another device than before, or in doubt: forgets what it had, also what a log has of it that is not loaded yet. */
-extern void fc_devices_begin_empty(FcDeviceNo no);
+/*
+ * It is another device than before, or in doubt: forgets what it had, also what
+ * a log has of it that is not loaded yet.  False: some of it, so it is to be
+ * called again.
+ */
+extern bool fc_devices_begin_empty(FcDeviceNo no);
 
 /* Its chunks are absent from now on: they have been drained. */
 extern void fc_devices_unplace(FcDeviceNo no);

@@ -43,7 +43,9 @@ fc_devices_look_again_ms(void)
 	int			ms = 0;
 
 	for (FcDeviceNo no = 0; no < FC_DEVICES; no++)
-		if (fc_devices_opens(no) && ms != SOON_MS)
+		if (fc_store_prepares(no))
+			return 1;
+		else if (fc_devices_opens(no) && ms != SOON_MS)
 			ms = fc_now_ns() - fc_devices_openings[no].since < SOON_NS ? SOON_MS : LATER_MS;
 	return ms;
 }
@@ -51,6 +53,7 @@ fc_devices_look_again_ms(void)
 void
 fc_devices_stop_opening(FcDeviceNo no)
 {
+	fc_devices_forget_anew(no);
 	if (!fc_devices_opens(no))
 		return;
 	fc_devices_openings[no].step = FC_OPENING_NONE;
@@ -58,15 +61,16 @@ fc_devices_stop_opening(FcDeviceNo no)
 }
 
 /* O2, D5 */
-static void
+static bool
 before_use(bool same)
 {
-	if (!same || fc_store_doubtful(opening))
-		fc_devices_begin_empty(opening);
-	else
+	if (same && !fc_store_doubtful(opening))
 		fc_directory_forget_erased();
+	else if (!fc_devices_begin_empty(opening))
+		return false;
 	fc_store_forget_wrong(opening);
 	fc_failpoint(FC_FP_SWITCH_PURGED);
+	return true;
 }
 
 /* ---- the steps ---- */

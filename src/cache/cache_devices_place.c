@@ -167,16 +167,18 @@ fc_devices_place_more(FcDeviceNo no, uint32 slots, FcReason *error)
 	return find_all(no, slots, true, true, error);
 }
 
-void
+bool
 fc_devices_begin_empty(FcDeviceNo no)
 {
 	uint32		index;
 
-	fc_devices_forget(no);
+	if (fc_devices_forget_some(no))
+		return false;
 	/* with the first one the log begins anew */
 	for (uint32 chunk = 0; no != FC_THE_DEVICE && chunk < nchunks(); chunk++)
 		if (fc_store_chunk(chunk, &index) == no)
 			fc_device_list->since[chunk] = position;	/* K17 */
+	return true;
 }
 
 void

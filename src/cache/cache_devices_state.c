@@ -14,6 +14,8 @@
 #include "cache/cache_devices.h"
 #include "cache/cache_devices_internal.h"
 #include "cache/cache_internal.h"
+#include "directory/directory.h"
+#include "failpoint.h"
 #include "settings.h"
 
 bool
@@ -43,6 +45,13 @@ fc_devices_slots(void)
 }
 
 FcDeviceOpening fc_devices_openings[FC_DEVICES];
+
+/* Where fc_devices_forget_some() has come to: so many slots of that chunk. */
+static struct
+{
+	uint32		chunk;
+	uint32		done;
+}			forgotten[FC_DEVICES];
 
 bool
 fc_devices_opens(FcDeviceNo no)
@@ -82,15 +91,36 @@ fc_devices_chunk_first(uint32 chunk)
 	return (FcSlotNo) (chunk << fc_chunk_shift(fc_directory_slots()));
 }
 
-void
-fc_devices_forget(FcDeviceNo no)
+bool
+fc_devices_forget_some(FcDeviceNo no)
 {
 	uint32		all = fc_directory_slots();
+	uint32		left = fc_failpoint_number("FC_PURGE_STEP", FC_DIRECTORY_STEP);
 	uint32		index;
 
-	for (uint32 chunk = 0; chunk < fc_chunks(all); chunk++)
-		if (fc_store_chunk(chunk, &index) == no)
-			fc_directory_drain(fc_devices_chunk_first(chunk), fc_chunk_slots(all, chunk));
+	if (fc_failpoint_of(FC_FP_PURGE_STEP, no + 1))
+		return true;
+	for (; forgotten[no].chunk < fc_chunks(all); forgotten[no].chunk++, forgotten[no].done = 0)
+	{
+		uint32		chunk = forgotten[no].chunk;
+		uint32		n = Min(fc_chunk_slots(all, chunk) - forgotten[no].done, left);
+
+		if (fc_store_chunk(chunk, &index) != no)
+			continue;
+		fc_directory_drain(fc_devices_chunk_first(chunk) + forgotten[no].done, n);
+		forgotten[no].done += n;
+		left -= n;
+		if (forgotten[no].done < fc_chunk_slots(all, chunk))
+			return true;
+	}
+	fc_devices_forget_anew(no);
+	return false;
+}
+
+void
+fc_devices_forget_anew(FcDeviceNo no)
+{
+	memset(&forgotten[no], 0, sizeof(forgotten[no]));
 }
 
 int

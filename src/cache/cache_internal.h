@@ -58,8 +58,9 @@ struct FcCacheShared
 	pg_atomic_uint32 seeks;		/* of FC_TIME_DISK_SEEK, counted up to the
 								 * first verdict */
 	pg_atomic_uint32 verify_logged;
-	pg_atomic_uint32 distrusted;	/* what is on flash must be forgotten
-									 * before the cache is on again */
+	pg_atomic_uint32 distrusted;	/* not 0: what is on flash must be
+									 * forgotten before the cache is on again;
+									 * counts who says so */
 	pg_atomic_uint32 extents;	/* hint: one miss in so many brings its
 								 * neighbours; 0 none */
 	pg_atomic_uint32 extents_state; /* FcExtentsState */

@@ -301,8 +301,17 @@ extern bool fc_directory_sweep(FcSlotNo *at, uint32 count, uint32 epoch);
 /* To be called first of all: frees slots that a writer which died had reserved. */
 extern void fc_directory_reclaim(void);
 
-/* Forgets everything, retired slots included. */
-extern void fc_directory_purge(void);
+/*
+ * So many slots are dealt with in one go, where all of them are to be: 1 ms if
+ * none is in use, 35 to 90 ms if all of them are and go.
+ */
+#define FC_DIRECTORY_STEP 65536
+
+/*
+ * Forgets everything, retired slots included, from `*at` on, so many slots of
+ * it.  False: that was the end of it.  Nothing may be linked meanwhile.
+ */
+extern bool fc_directory_purge(FcSlotNo *at, uint32 count);
 
 /* ---- entries that survive an end of the server: src/warm.md ---- */
 
@@ -329,9 +338,9 @@ extern bool fc_directory_doubtful(const FcSlotRef *ref);
 /* The page that was restored into the slot; false if that holds it no longer.  Without a lock, so only a hint. */
 extern bool fc_directory_restored_page(FcSlotNo slot, FcTag *tag);
 
-/* K12: such a slot with wrong content is free.  And all of them, by the writer. */
+/* K12: such a slot with wrong content is free.  And all of them, by the writer, as fc_directory_purge(). */
 extern void fc_directory_drop(const FcTag *tag, uint64 hash, const FcSlotRef *ref);
-extern void fc_directory_drop_restored(void);
+extern bool fc_directory_drop_restored(FcSlotNo *at, uint32 count);
 
 /* Relations and databases invalidated after that epoch; see directory_epochs.h.  In any process. */
 extern int	fc_directory_invalidated(uint32 since, FcInvalidated *list, int max);

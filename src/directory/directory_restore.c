@@ -110,13 +110,17 @@ fc_directory_restored_page(FcSlotNo slot, FcTag *tag)
 	return true;
 }
 
-void
-fc_directory_drop_restored(void)
+bool
+fc_directory_drop_restored(FcSlotNo *at, uint32 count)
 {
-	Assert(fc_directory_is_mine());
-	for (FcSlotNo slot = 0; slot < fc_reached(); slot++)
+	FcSlotNo	end = Min(fc_reached(), *at + count);
+
+	Assert(fc_directory_is_mine() && count > 0 && *at <= end);
+	for (FcSlotNo slot = *at; slot < end; slot++)
 		if (fc_word_version(pg_atomic_read_u32(&fc_dir_entries[slot].word)) == FC_FIRST_VERSION)
 			fc_free_used(slot, FC_EVICT_INVALIDATED);
+	*at = end;
+	return end < fc_reached();
 }
 
 void

@@ -184,10 +184,13 @@ fc_directory_reclaim(void)
 			fc_directory_release(slot);
 }
 
-void
-fc_directory_purge(void)
+bool
+fc_directory_purge(FcSlotNo *at, uint32 count)
 {
-	for (FcSlotNo slot = 0; slot < fc_reached(); slot++)
+	FcSlotNo	end = Min(fc_reached(), *at + count);
+
+	Assert(fc_directory_is_mine() && count > 0 && *at <= end);
+	for (FcSlotNo slot = *at; slot < end; slot++)
 	{
 		/*
 		 * It may be another device by now: what it holds is nobody's, and no
@@ -197,7 +200,11 @@ fc_directory_purge(void)
 		free_slot(slot, false);
 		fc_take_slot(&fc_dir_entries[slot], FC_SLOT_FREE);
 	}
+	*at = end;
+	if (end < fc_reached())
+		return true;
 	fc_epochs_forget();
 	fc_victims_forget();
 	fc_ghosts_forget();
+	return false;
 }

@@ -187,6 +187,9 @@ extern void fc_store_patience(int ms);
 /* This process is the writer, which all the rest that says so is for. */
 extern void fc_store_own(const FcStoreOwner *owner);
 
+/* The writer has a lot to do, and sees whether it is to stop(). */
+extern void fc_store_look_for_stop(void);
+
 /*
  * Opens, checks, locks and preallocates the device for `slots` slots and so
  * many blocks of the log, of BLCKSZ each.
@@ -195,11 +198,11 @@ extern void fc_store_own(const FcStoreOwner *owner);
  * must not lie on a file system that fc_store_shares() would name.  Called by
  * the writer.
  *
- * Before sessions are led to it, before_use() is called.  `same`: it is the
- * file or device that was open last, of the same size, and began with the very
- * header that was written then.
+ * Before sessions are led to it, before_use() is called until it says that it
+ * has come to its end.  `same`: it is the file or device that was open last, of
+ * the same size, and began with the very header that was written then.
  */
-typedef void (*FcStoreBeforeUse) (bool same);
+typedef bool (*FcStoreBeforeUse) (bool same);
 
 extern bool fc_store_open(FcDeviceNo no, const char *path, uint32 slots, uint32 log_blocks, bool require_mount, int timeout_ms,
 						  FcStoreBeforeUse before_use, FcReason *error);
@@ -246,6 +249,9 @@ extern FcStoreStep fc_store_begin_to_open(FcDeviceNo no, const char *path, uint3
 										  bool make, bool require_mount, int timeout_ms, FcReason *error);
 extern FcStoreStep fc_store_begin_to_try(FcDeviceNo no, const FcSlotNo *slots, char *const *pages, int n, int timeout_ms, FcReason *error);
 extern FcStoreStep fc_store_look(FcDeviceNo no, int timeout_ms, FcStoreBeforeUse before_use, FcStoreTrial *trial, FcReason *error);
+
+/* Opened, and before_use() has not come to its end?  Then it is to be looked at again at once. */
+extern bool fc_store_prepares(FcDeviceNo no);
 
 /* Nobody looks any more.  The device process may do it all the same, and other requests come after that (H5). */
 extern void fc_store_turn_away(FcDeviceNo no);

@@ -81,7 +81,7 @@ fc_call_new(FcDeviceNo no, FcDeviceOp op, ssize_t *result)
 				note_known(r, no);
 			return r;
 		case FC_NOT_ANSWERED:
-			*result = -ETIMEDOUT;	/* H5 */
+			*result = FC_NOT_ASKED; /* H5 */
 			break;
 		case FC_NOBODY:
 			*result = FC_NO_PROCESS;

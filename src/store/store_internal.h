@@ -182,14 +182,17 @@ extern FcIo fc_state_judge(FcDeviceNo no, uint32 opening, bool write, bool ok, s
 /* fc_follow() has failed, errno says why: is the device gone, or is this process to blame? */
 extern FcIo fc_state_no_way(FcDeviceNo no, int timeout_ms);
 
-/* Why a request got no answer: its result was -ETIMEDOUT or FC_NO_PROCESS; returns false. */
+/* Why a request got no answer: its result is not one that fc_has_answered(); returns false. */
 extern bool fc_state_no_answer(ssize_t result, int timeout_ms, FcReason *error);
 
 /* The writer begins, or ends, to judge results of all devices at once: those make none suspect. */
 extern void fc_state_judges_together(bool begins);
 
-/* Asked whether it is what was opened, and still there, it has not answered: counted as a read that was not. */
-extern void fc_state_count_hang(FcDeviceNo no);
+/*
+ * What has come of asking whether it is what was opened, and still there: no
+ * answer counts as a read that was not answered.  That nothing was asked does not.
+ */
+extern void fc_state_count_hang(FcDeviceNo no, ssize_t result);
 
 /* ---- store_together.c: several devices at once ---- */
 
@@ -273,8 +276,20 @@ typedef struct FcDeviceRequest
 	char		pages[FC_STORE_MAX_RUN][BLCKSZ] pg_attribute_aligned(FC_IO_ALIGN);
 } FcDeviceRequest;
 
-/* The result of a request when there is no device process to make it to; no answer in time is -ETIMEDOUT. */
+/*
+ * The result of a request when there is no device process to make it to; when
+ * the last one has not been answered, so that it was not made (H5); no answer in
+ * time is -ETIMEDOUT.
+ */
 #define FC_NO_PROCESS ((ssize_t) -ECHILD)
+#define FC_NOT_ASKED ((ssize_t) -EALREADY)
+
+/* Has a device process answered? */
+static inline bool
+fc_has_answered(ssize_t result)
+{
+	return result != -ETIMEDOUT && result != FC_NOT_ASKED && result != FC_NO_PROCESS;
+}
 
 /* A request to be filled in; NULL, and the result instead of one, if none can be made.  Only the writer makes any. */
 extern FcDeviceRequest *fc_call_new(FcDeviceNo no, FcDeviceOp op, ssize_t *result);

@@ -17,8 +17,11 @@
  */
 #include "postgres.h"
 
+#include "miscadmin.h"
 #include "port/atomics.h"
+#include "postmaster/interrupt.h"
 #include "stats/stats.h"
+#include "storage/pmsignal.h"
 #include "store/store_internal.h"
 #include "store/store_list.h"
 #include "store/store_process.h"
@@ -32,6 +35,9 @@
 /* What somebody has turned away from is waited for so long. */
 #define SETTLE_MS 100
 
+/* H8: they have been opened, and are made ready for use; a bit for each. */
+static uint32 prepares = 0;
+
 void
 fc_store_patience(int ms)
 {
@@ -44,6 +50,14 @@ fc_store_own(const FcStoreOwner *owner)
 	Assert(owner->stop != NULL && owner->reload != NULL);
 	Assert(fc_process_owner == NULL && fc_follow_fd[FC_THE_DEVICE] < 0);
 	fc_process_owner = owner;
+}
+
+void
+fc_store_look_for_stop(void)
+{
+	Assert(fc_in_writer());
+	if (ShutdownRequestPending || !PostmasterIsAlive())
+		fc_process_owner->stop();
 }
 
 /* The device process is to open the device, in such a way; NULL with the reason. */
@@ -113,8 +127,7 @@ ask_to_open(const Opening *o, int timeout_ms, FcReason *error)
 	}
 	if (result == 0)
 		return r;
-	if (result == -ETIMEDOUT)
-		fc_state_count_hang(o->no);
+	fc_state_count_hang(o->no, result);
 	(void) not_opened(r, result, timeout_ms, error);
 	return NULL;
 }
@@ -129,15 +142,14 @@ next_opening(FcDevice *device)
 	return generation == 0 ? 1 : generation;	/* 0 says that it is not open */
 }
 
-/* The device process has opened it: it is the device from now on. */
+/* The device process has opened it, and it is ready for use: it is the device from now on. */
 static void
-lead_to(const FcDeviceRequest *r, FcStoreBeforeUse before_use)
+lead_to(const FcDeviceRequest *r)
 {
 	FcDevice   *device = fc_device(r->no);
 
 	Assert(r->device.slots == r->slots && strcmp(r->device.path, r->path) == 0);
 	Assert(S_ISREG(r->device.seen.st_mode) || S_ISBLK(r->device.seen.st_mode));
-	before_use(r->same);
 	memcpy(device->identity, r->device.identity, sizeof(device->identity));
 	fc_list_take_back(r->no);
 	device->direct = r->device.direct;
@@ -162,7 +174,9 @@ open_it(const Opening *o, int timeout_ms, FcStoreBeforeUse before_use, FcReason 
 
 	if (r == NULL)
 		return false;
-	lead_to(r, before_use);
+	while (!before_use(r->same))
+		fc_store_look_for_stop();
+	lead_to(r);
 	return true;
 }
 
@@ -223,8 +237,7 @@ fc_new_adopt(FcDeviceNo no, ssize_t *result)
 bool
 fc_end_adopt(FcDeviceNo no, const FcDeviceRequest *r, ssize_t result, int timeout_ms, FcReason *error)
 {
-	if (result == -ETIMEDOUT)
-		fc_state_count_hang(no);
+	fc_state_count_hang(no, result);
 	return result == 0 || not_opened(r, result, timeout_ms, error);
 }
 
@@ -244,9 +257,9 @@ fc_store_answers(FcDeviceNo no, int timeout_ms, FcReason *error)
 		r->offset[0] = 0;
 		result = fc_call_make(r, timeout_ms);
 	}
-	if (result != -ETIMEDOUT)
+	if (fc_has_answered(result) || result == FC_NO_PROCESS)
 		return true;
-	fc_state_count_hang(no);
+	fc_state_count_hang(no, result);
 	return fc_state_no_answer(result, timeout_ms, error);
 }
 
@@ -256,7 +269,7 @@ fc_new_close(FcDeviceNo no, ssize_t *result)
 	FcDeviceRequest *r;
 
 	Assert(no < FC_DEVICES);
-	fc_process_turn_away(no);
+	fc_store_turn_away(no);
 	r = fc_call_new(no, FC_OP_CLOSE, result);
 	if (r != NULL)
 		r->fault.us = fc_failpoint_fault_of(FC_FP_STORE_CLOSE, no).us;
@@ -297,6 +310,23 @@ fc_store_keep(FcDeviceNo no)
 }
 
 /* ---- step by step: H8 ---- */
+
+bool
+fc_store_prepares(FcDeviceNo no)
+{
+	return fc_is_among(prepares, no);
+}
+
+static FcStoreStep
+prepare(const FcDeviceRequest *r, FcStoreBeforeUse before_use)
+{
+	prepares |= FC_DEVICE_BIT(r->no);
+	if (!before_use(r->same))
+		return FC_STEP_MORE;
+	prepares &= ~FC_DEVICE_BIT(r->no);
+	lead_to(r);
+	return FC_STEP_DONE;
+}
 
 /* The step has been filled in: it is begun. */
 static FcStoreStep
@@ -379,7 +409,7 @@ static FcStoreStep
 look_at_trial(const FcDeviceRequest *r, ssize_t result, int timeout_ms, FcStoreTrial *trial, FcReason *error)
 {
 	FcDeviceNo	no = r->no;
-	bool		answered = result != -ETIMEDOUT && result != FC_NO_PROCESS;
+	bool		answered = fc_has_answered(result);
 	bool		wrote = answered && r->written > 0;
 
 	memset(trial, 0, sizeof(*trial));
@@ -416,6 +446,8 @@ fc_store_look(FcDeviceNo no, int timeout_ms, FcStoreBeforeUse before_use, FcStor
 	ssize_t		result;
 	FcDeviceRequest *r;
 
+	if (fc_store_prepares(no))
+		return prepare(fc_process_memory(no, sizeof(FcDeviceRequest)), before_use);
 	timeout_ms = op == FC_OP_OPEN ? fc_open_timeout(timeout_ms) : timeout_ms;
 	r = fc_call_look(no, timeout_ms, &result);
 	if (result == FC_NO_ANSWER_YET)
@@ -430,10 +462,7 @@ fc_store_look(FcDeviceNo no, int timeout_ms, FcStoreBeforeUse before_use, FcStor
 			return FC_STEP_FAILED;
 		case FC_OP_OPEN:
 			if (result == 0)
-			{
-				lead_to(r, before_use);
-				return FC_STEP_DONE;
-			}
+				return prepare(r, before_use);
 			(void) not_opened(r, result, timeout_ms, error);
 			return FC_STEP_FAILED;
 		case FC_OP_TRY:
@@ -448,5 +477,6 @@ fc_store_look(FcDeviceNo no, int timeout_ms, FcStoreBeforeUse before_use, FcStor
 void
 fc_store_turn_away(FcDeviceNo no)
 {
+	prepares &= ~FC_DEVICE_BIT(no);
 	fc_process_turn_away(no);
 }

@@ -66,11 +66,11 @@ fc_store_shmem_init(uint32 slots, uint32 first)
 bool
 fc_state_no_answer(ssize_t result, int timeout_ms, FcReason *error)
 {
-	Assert(result == -ETIMEDOUT || result == FC_NO_PROCESS);
+	Assert(!fc_has_answered(result));
 	Assert(timeout_ms >= 0);
-	if (result == -ETIMEDOUT && timeout_ms == 0)
+	if (result != FC_NO_PROCESS && timeout_ms == 0)
 		return fc_fail(error, KERNEL_HINT, "the flash device does not answer");
-	if (result == -ETIMEDOUT)
+	if (result != FC_NO_PROCESS)
 		return fc_fail(error, HUNG_HINT, HUNG, timeout_ms);
 	if (errno != 0)
 		return fc_fail(error, "Check the limits of processes, memory and open files.",
@@ -164,8 +164,10 @@ fc_state_no_way(FcDeviceNo no, int timeout_ms)
 }
 
 void
-fc_state_count_hang(FcDeviceNo no)
+fc_state_count_hang(FcDeviceNo no, ssize_t result)
 {
+	if (result != -ETIMEDOUT)
+		return;
 	fc_count(FC_READ_ERRORS);
 	fc_device_count(no, FC_DEVICE_READ_ERRORS, 1);
 	fc_count(FC_TIMEOUTS);
@@ -194,6 +196,13 @@ fc_state_judge(FcDeviceNo no, uint32 opening, bool write, bool ok, ssize_t resul
 	/* it has become shorter: that was read by a former place of the slot */
 	if (no != FC_THE_DEVICE && !write && offset + (off_t) bytes > fc_slot_offset(device->slots))
 		return FC_IO_FAILED;
+	/* H5: nothing was asked, so nobody has waited; but it still hangs */
+	if (result == FC_NOT_ASKED)
+	{
+		last_errno = ETIMEDOUT;
+		(void) fc_state_no_answer(result, timeout_ms, &trouble);
+		return broken(no, opening);
+	}
 	fc_count(write ? FC_WRITE_ERRORS : FC_READ_ERRORS);
 	fc_device_count(no, write ? FC_DEVICE_WRITE_ERRORS : FC_DEVICE_READ_ERRORS, 1);
 	last_errno = result < 0 && !fc_in_flight(result) ? -result : 0;

@@ -63,17 +63,11 @@ new_trial(FcDeviceNo no, ssize_t *result)
 	return r;
 }
 
-static bool
-has_answered(ssize_t result)
-{
-	return result != -ETIMEDOUT && result != FC_NO_PROCESS;
-}
-
 /* One that has answered, also with an error, and whatever it was asked, is not suspect any more. */
 static void
 note_answer(FcDeviceNo no, ssize_t result, uint64 begin)
 {
-	if (!has_answered(result))
+	if (!fc_has_answered(result))
 		return;
 	fc_device_passed(no, begin);
 	fc_device_clear(FC_DEVICE_BIT(no));
@@ -84,7 +78,7 @@ static void
 let_pass(FcDeviceRequest **r, const ssize_t *result, uint64 begin)
 {
 	for (FcDeviceNo no = 0; no < FC_DEVICES; no++)
-		if (r[no] != NULL && has_answered(result[no]))
+		if (r[no] != NULL && fc_has_answered(result[no]))
 		{
 			note_answer(no, result[no], begin);
 			r[no] = NULL;
@@ -122,9 +116,9 @@ try_all(FcDeviceNo asked, int timeout_ms)
 	{
 		FcIo		its = FC_IO_OK;
 
-		if (!fc_is_among(suspects, no) || (no == FC_THE_DEVICE && asked != no && !has_answered(result[no])))
+		if (!fc_is_among(suspects, no) || (no == FC_THE_DEVICE && asked != no && !fc_has_answered(result[no])))
 			continue;
-		if (!has_answered(result[no]))
+		if (!fc_has_answered(result[no]))
 		{
 			errno = 0;
 			its = fc_state_judge(no, fc_state_opening(no), false, false, result[no], BLCKSZ, 0, timeout_ms);

@@ -214,7 +214,7 @@ fc_writer_run(FcSelfTest test, FcDataPeek peek, FcTend tend)
 			busy |= more;
 			sweeping |= more;
 		}
-		fc_writer_run_log();
+		sweeping |= fc_writer_run_log() || (fc_cache_purges() && fc_cache_state() == FC_STATE_DISABLED);
 		fc_writer_run_loaders();
 		fc_writer_run_resolvers();
 		tend();

@@ -184,8 +184,8 @@ extern void fc_writer_run_resolvers(void);
 /* Has the writer been asked to hurry?  By a second SIGTERM, not the postmaster's. */
 extern bool fc_writer_hurries(void);
 
-/* The log of what is on flash, to be called between any two batches. */
-extern void fc_writer_run_log(void);
+/* The log of what is on flash, to be called between any two batches; true: there is more to do, at once. */
+extern bool fc_writer_run_log(void);
 
 /* Reads the settings if they have changed. */
 extern void fc_writer_reload(void);

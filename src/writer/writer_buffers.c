@@ -71,7 +71,7 @@ goes_on(void)
 {
 	fc_writer_reload();
 	(void) fc_cache_sweep();
-	fc_writer_run_log();
+	(void) fc_writer_run_log();
 	return room > 0 && has_time(COPY_SHARE) && fc_cache_state() == FC_STATE_ACTIVE;
 }
 

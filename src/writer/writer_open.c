@@ -76,12 +76,13 @@ test_passed(FcReason *error)
  * first there is nothing to be forgotten, but invalidations that the log must
  * be compared with.
  */
-static void
+static bool
 before_use(bool same)
 {
-	if (!fc_warm_pending())
-		fc_cache_purge_unless(same);	/* O2 */
+	if (!fc_warm_pending() && !fc_cache_purge_unless(same)) /* O2 */
+		return false;
 	fc_failpoint(FC_FP_SWITCH_PURGED);
+	return true;
 }
 
 /* Loads what an earlier run has left; the device has been tried.  False if that fails it. */
@@ -211,7 +212,8 @@ fc_writer_look_for_others(void)
 	}
 	if (fc_warm_pending())
 		fc_warm_give_up("the first device cannot be opened");
-	fc_cache_purge_unless(true);	/* O2 */
+	while (!fc_cache_purge_unless(true))	/* O2 */
+		fc_store_look_for_stop();
 	fc_devices_first_is_away(&without_first);
 	if (fc_writer_note_active(fc_cache_set_state(FC_STATE_ACTIVE, NULL)))	/* O4 */
 		ereport(LOG, (errmsg("pg_flashcache is active without its first device")));

@@ -159,12 +159,22 @@ timeout_changed(void)
 	return changed && fc_cache_state() == FC_STATE_OFF;
 }
 
+/* Some pages of a cache that is disabled; after the last ones it lets go of the devices. */
+static void
+forget_some(void)
+{
+	if (fc_cache_purges() && fc_cache_purge_step())
+		return;
+	fc_devices_release();		/* last, since the writer may end in it */
+}
+
 /* A cache that is disabled has no entries.  Before its log has been looked at it has none anyway. */
 static void
 forget_pages(void)
 {
 	if (!fc_warm_pending())
-		fc_cache_purge();
+		fc_cache_purge_begin();
+	forget_some();
 }
 
 /* By pg_flashcache.enabled. */
@@ -174,6 +184,7 @@ set_disabled(void)
 	static const FcReason why = {"pg_flashcache.enabled is off"};
 
 	fc_cache_set_state(FC_STATE_DISABLED, &why);	/* O1 */
+	fc_devices_close();
 	ereport(LOG, (errmsg("pg_flashcache is disabled: %s", why.message)));
 	fc_writer_no_probe();
 	forget_pages();
@@ -222,10 +233,9 @@ fc_writer_run_state(void)
 	if (asked != pg_atomic_read_u32(&fc_writer_shared->answered))
 		fc_devices_first_begins_anew();
 	if (!fc_setting_enabled && (state == FC_STATE_ACTIVE || may_probe()))
-	{
 		set_disabled();
-		fc_devices_release();	/* last, since the writer may end in it */
-	}
+	else if (state == FC_STATE_DISABLED && fc_cache_purges())
+		forget_some();			/* to the end, also if it is enabled again */
 	else if (fc_setting_enabled && state == FC_STATE_DISABLED)
 	{
 		fc_writer_forget_trouble();
@@ -290,11 +300,8 @@ fc_writer_start(void)
 			if (fc_setting_enabled)
 				open_first();
 			else
-			{
-				set_disabled();
-				fc_devices_release();	/* one before this one may have had
-										 * others in use */
-			}
+				set_disabled(); /* one before this one may have had others in
+								 * use */
 			break;
 
 		case FC_STATE_ACTIVE:
@@ -313,7 +320,6 @@ fc_writer_start(void)
 		case FC_STATE_DISABLED:
 			/* one before this one may have ended before it had done so */
 			forget_pages();
-			fc_devices_release();
 			break;
 
 		case FC_STATE_DETACHED:

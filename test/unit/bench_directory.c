@@ -252,6 +252,27 @@ write_pages(const char *what, uint32 first)
 	printf("invalidation of a page, %s: %.0f ns\n", what, (now_s() - begin) / TIMES * 1e9);
 }
 
+/* What a cache that is disabled does, and one on another device (O2). */
+static void
+purge(const char *what)
+{
+	double		begin = now_s();
+	double		longest = 0;
+	FcSlotNo	at = 0;
+	bool		more = true;
+	uint32		used = fc_directory_linked();
+
+	while (more)
+	{
+		double		step = now_s();
+
+		more = fc_directory_purge(&at, FC_DIRECTORY_STEP);
+		longest = Max(longest, now_s() - step);
+	}
+	printf("purge, %s: %.3f s, longest step %.1f ms, %u entries freed\n",
+		   what, now_s() - begin, longest * 1000, used - fc_directory_linked());
+}
+
 /* Pages that are evicted from the buffer pool, not on flash; one in 16 is wanted, and what is promised is reserved. */
 static void
 offer_pages(FcAdmission mode, uint32 first)
@@ -338,5 +359,7 @@ main(int argc, char **argv)
 	write_pages("on flash", 100 * RELATION_PAGES);
 	for (int i = 0; i < FC_CANDIDATES; i++)
 		offer_pages(fc_policy_candidates[i], slots + RELATION_PAGES);
+	purge("in use");
+	purge("free");
 	return 0;
 }
