@@ -267,7 +267,7 @@ COMMENT ON COLUMN pg_stat_flashcache_policy.kept IS
 COMMENT ON COLUMN pg_stat_flashcache_policy.kept_limit IS
 	'slots up to which such pages are not evicted: pg_flashcache.keep_limit percent of all';
 COMMENT ON COLUMN pg_stat_flashcache_policy.skip_policy IS
-	'pages not written to flash since their policy is none';
+	'pages not written to flash since their policy is none, or may be, of a file that is new';
 COMMENT ON COLUMN pg_stat_flashcache_policy.eviction_policy IS
 	'pages removed from flash since their policy had become none';
 COMMENT ON COLUMN pg_stat_flashcache_policy.kept_passed IS
