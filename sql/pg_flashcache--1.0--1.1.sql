@@ -267,7 +267,7 @@ COMMENT ON COLUMN pg_stat_flashcache_policy.kept IS
 COMMENT ON COLUMN pg_stat_flashcache_policy.kept_limit IS
 	'slots up to which such pages are not evicted: pg_flashcache.keep_limit percent of all';
 COMMENT ON COLUMN pg_stat_flashcache_policy.skip_policy IS
-	'pages not written to flash since their policy is none';
+	'pages not written to flash since their policy is none, or may be, of a file that is new';
 COMMENT ON COLUMN pg_stat_flashcache_policy.eviction_policy IS
 	'pages removed from flash since their policy had become none';
 COMMENT ON COLUMN pg_stat_flashcache_policy.kept_passed IS
@@ -759,7 +759,8 @@ BEGIN
 	 * that are no columns of the view.  counted: the counters; NULL: all numbers of the view that are neither.  weights:
 	 * the top rows are the first by each of these; NULL: all rows.  grp: what the rest is summed up by.  epoch: what tells
 	 * since when all rows of the section count, %s is the schema of the view; NULL: the stats_reset of each row does; empty:
-	 * nothing does, only a counter that fell.
+	 * nothing does, only a counter that fell.  From 18 on the counters of the cache go on over a restart, those by statement
+	 * and the histograms do not.
 	 *
 	 * A row counts from zero where it began anew: by its stats_since or stats_reset, by the epoch, or because a counter
 	 * fell, as when its table was truncated or its statement evicted.  That counters were reset is said only where a stamp
@@ -776,10 +777,10 @@ BEGIN
 			 '(SELECT stats_reset::text FROM %s.pg_stat_flashcache)'),
 			('flash_statements', 'pg_flashcache', 'pg_stat_flashcache_statements', '%s', '{userid,dbid,queryid,toplevel}',
 			 '{query}', '{}', NULL, '{disk_read_time_us,disk_reads,hits}', NULL,
-			 '(SELECT stats_reset::text FROM %s.pg_stat_flashcache)'),
+			 '(SELECT stats_reset::text FROM %s.pg_flashcache_tracking_stat())'),
 			('flash_latency', 'pg_flashcache', 'pg_stat_flashcache_latency', '%s', '{backend_type,operation,bucket}',
 			 '{backend_type,operation,bucket,from_us,to_us}', '{}', NULL, NULL, NULL,
-			 '(SELECT stats_reset::text FROM %s.pg_stat_flashcache)'),
+			 '(SELECT stats_reset::text FROM %s.pg_flashcache_tracking_stat())'),
 			('advice', 'pg_flashcache', 'pg_flashcache_advice', '%s', '{kind,factor}',
 			 '{kind,size,is_current,hit_ratio,disk_reads_per_s,read_time_us,write_bytes_per_day,sampled_reads}', '{}', '{}', NULL, NULL, ''),
 			('database', NULL, 'pg_stat_database', '%s', '{datid}', '{datname,numbackends}', '{}', NULL, NULL, NULL, NULL),
@@ -846,13 +847,17 @@ BEGIN
 			 */
 			SELECT CASE WHEN NOT o.rolsuper AND o.rolname <> current_user THEN
 				format('schema %I belongs to %I, who is no superuser', n.nspname, o.rolname)
-				ELSE format('%I belongs to %I, who is no superuser', v.relname, w.rolname) END INTO problem
+				ELSE format('%I belongs to %I, who is no superuser', v.name, w.rolname) END INTO problem
 			FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 				JOIN pg_database d ON d.datname = current_database()
 				JOIN pg_roles o ON o.oid = CASE n.nspowner WHEN 'pg_database_owner'::regrole THEN d.datdba ELSE n.nspowner END
-				-- that one says since when
-				JOIN pg_class v ON v.oid = c.oid OR (v.relnamespace = n.oid AND v.relname = 'pg_stat_flashcache' AND source.extension = 'pg_flashcache')
-				JOIN pg_roles w ON w.oid = v.relowner
+				-- the last two say since when
+				CROSS JOIN LATERAL (SELECT c.relname AS name, c.relowner AS owner
+					UNION ALL SELECT v.relname, v.relowner FROM pg_class v
+						WHERE v.relnamespace = n.oid AND v.relname = 'pg_stat_flashcache' AND source.extension = 'pg_flashcache'
+					UNION ALL SELECT p.proname, p.proowner FROM pg_proc p
+						WHERE p.pronamespace = n.oid AND p.proname = 'pg_flashcache_tracking_stat' AND source.extension = 'pg_flashcache') v
+				JOIN pg_roles w ON w.oid = v.owner
 			WHERE c.oid = relation AND (NOT o.rolsuper AND o.rolname <> current_user OR NOT w.rolsuper AND w.rolname <> current_user)
 			LIMIT 1;
 			IF problem IS NOT NULL THEN
