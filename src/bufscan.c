@@ -89,26 +89,28 @@ fc_bufscan_permanent(const char *page)
 	return (READ_STATE(GetBufferDescriptor(fc_bufscan_frame(page))) & BM_PERMANENT) != 0;
 }
 
-static FcPeek
-look(const BufferDesc *buf, BufState state, FcTag *tag)
+/*
+ * The page of a main fork that a frame with these flags has.  Nobody has the
+ * header's lock: the tag may be half another one by now, which is a page all the
+ * same, or the frame has none any more: false.
+ */
+static bool
+take_tag(const BufferDesc *buf, BufState state, BufState wanted, FcTag *tag)
 {
-	const BufState cacheable = BM_VALID | BM_TAG_VALID | BM_PERMANENT;
-
-	if ((state & cacheable) != cacheable)
-		return FC_PEEK_NO;
-	if (buf->tag.forkNum != MAIN_FORKNUM)
-		return FC_PEEK_NO;
+	if ((state & wanted) != wanted || buf->tag.forkNum != MAIN_FORKNUM)
+		return false;
 	fc_failpoint_of(FC_FP_BUFFER_LOOK, TAG_REL(&buf->tag));
 	tag->spc = TAG_SPC(&buf->tag);
 	tag->db = TAG_DB(&buf->tag);
 	tag->rel = TAG_REL(&buf->tag);
 	tag->blk = buf->tag.blockNum;
+	return tag->rel != InvalidOid && tag->blk != InvalidBlockNumber;
+}
 
-	/*
-	 * Nobody has the header's lock: the tag may be half another one by now,
-	 * which is a page all the same, or the frame has none any more.
-	 */
-	if (tag->rel == InvalidOid || tag->blk == InvalidBlockNumber)
+static FcPeek
+look(const BufferDesc *buf, BufState state, FcTag *tag)
+{
+	if (!take_tag(buf, state, BM_VALID | BM_TAG_VALID | BM_PERMANENT, tag))
 		return FC_PEEK_NO;
 	if ((state & (BM_DIRTY | BM_IO_IN_PROGRESS | BM_LOCKED)) != 0 ||
 		BUF_STATE_GET_REFCOUNT(state) != 0)
@@ -130,14 +132,12 @@ fc_bufscan_look(uint32 frame, FcTag *tag, int *usage)
 bool
 fc_bufscan_relation(uint32 frame, FcRel *rel)
 {
-	const BufState valid = BM_VALID | BM_TAG_VALID;
 	BufferDesc *buf = GetBufferDescriptor(frame);
+	FcTag		tag;
 
-	if ((READ_STATE(buf) & valid) != valid || buf->tag.forkNum != MAIN_FORKNUM)
+	if (!take_tag(buf, READ_STATE(buf), BM_VALID | BM_TAG_VALID, &tag))
 		return false;
-	rel->spc = TAG_SPC(&buf->tag);
-	rel->db = TAG_DB(&buf->tag);
-	rel->rel = TAG_REL(&buf->tag);
+	*rel = fc_tag_rel(&tag);
 	return true;
 }
 

@@ -60,7 +60,7 @@ read_staged(const FcPlace *places, char *const *pages, int n, int timeout_ms, ui
 		Assert(fc_follow_fd[places[i].no] >= 0);
 		run = neighbours(&places[i], n - i);
 		fc_uring_read(fc_follow_fd[places[i].no], stage->memory + (size_t) i * BLCKSZ, (size_t) run * BLCKSZ,
-					  misplaced(&fault, &places[i], run), &stage->result[stage->nresults++], fault.us);
+					  misplaced(&fault, &places[i], run), fc_device(places[i].no)->by_thread, &stage->result[stage->nresults++], fault.us);
 	}
 	for (int r = 0; r < stage->nresults && *io == FC_IO_OK; r++)
 	{
@@ -358,7 +358,7 @@ fc_store_ahead_start(FcAhead *ahead, FcSlotNo first, char *pages, int n, int tim
 	ahead->opening = fc_follow_opening[place.no];
 	ahead->n = n;
 	ahead->offset = place.offset;
-	fc_uring_read(fc_follow_fd[place.no], pages, (size_t) n * BLCKSZ, misplaced(&fault, &place, n), &ahead->result, fault.us);
+	fc_uring_read(fc_follow_fd[place.no], pages, (size_t) n * BLCKSZ, misplaced(&fault, &place, n), fc_device(place.no)->by_thread, &ahead->result, fault.us);
 	fc_uring_submit();
 	return true;
 }

@@ -53,6 +53,8 @@ typedef struct FcDevice
 	pg_atomic_uint32 write_failures;	/* likewise; reads don't excuse them */
 	bool		direct;
 	bool		in_memory;		/* tmpfs: nothing hangs there */
+	bool		by_thread;		/* FUSE: a thread of the kernel has to read,
+								 * since to ask may take as long */
 	uint32		slots;
 	uint32		log_blocks;
 	pg_atomic_uint32 no_ring;	/* errno of a process that could not bound its

@@ -489,6 +489,7 @@ fc_open_for_server(FcDeviceRequest *r)
 	memcpy(device->identity, identity, sizeof(identity));
 	device->direct = direct;
 	device->in_memory = fc_space_in_memory(fd);
+	device->by_thread = fc_space_in_fuse(fd);
 	device->slots = r->slots;
 	device->log_blocks = r->log_blocks;
 	pg_atomic_write_u32(&device->alignment, memory_alignment(device_fd, direct));

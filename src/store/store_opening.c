@@ -154,6 +154,7 @@ lead_to(const FcDeviceRequest *r)
 	fc_list_take_back(r->no);
 	device->direct = r->device.direct;
 	device->in_memory = r->device.in_memory;
+	device->by_thread = r->device.by_thread;
 	device->slots = r->device.slots;
 	device->log_blocks = r->device.log_blocks;
 	pg_atomic_write_u32(&device->alignment, pg_atomic_read_u32(unconstify(pg_atomic_uint32 *, &r->device.alignment)));

@@ -64,6 +64,14 @@ fc_space_in_memory(int fd)
 	return fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && fstatfs(fd, &fs) == 0 && (fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC);
 }
 
+bool
+fc_space_in_fuse(int fd)
+{
+	struct statfs fs;
+
+	return fstatfs(fd, &fs) == 0 && fs.f_type == FUSE_SUPER_MAGIC;
+}
+
 static bool
 not_enough(const char *path, off_t wanted, off_t left, off_t has, bool first, bool former, FcReason *error)
 {

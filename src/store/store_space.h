@@ -31,4 +31,7 @@ extern bool fc_space_reserve(int fd, const char *path, const struct stat *st, of
 /* What is written there takes memory, and may take more than there is: whoever then needs some is killed. */
 extern bool fc_space_in_memory(int fd);
 
+/* Is the file on a file system that a process keeps? */
+extern bool fc_space_in_fuse(int fd);
+
 #endif							/* FC_STORE_SPACE_H */

@@ -261,7 +261,7 @@ next_request(ssize_t *result, uint32 late_us)
 }
 
 void
-fc_uring_read(int fd, char *memory, size_t bytes, off_t offset, ssize_t *result, uint32 late_us)
+fc_uring_read(int fd, char *memory, size_t bytes, off_t offset, bool by_thread, ssize_t *result, uint32 late_us)
 {
 	struct io_uring_sqe *sqe = next_request(result, late_us);
 
@@ -270,6 +270,8 @@ fc_uring_read(int fd, char *memory, size_t bytes, off_t offset, ssize_t *result,
 		io_uring_prep_read_fixed(sqe, fd, memory, bytes, offset, 0);
 	else
 		io_uring_prep_read(sqe, fd, memory, bytes, offset);
+	if (by_thread)
+		sqe->flags |= IOSQE_ASYNC;
 	io_uring_sqe_set_data(sqe, result);
 }
 
@@ -433,7 +435,7 @@ fc_uring_pin(char *memory, size_t bytes)
 }
 
 void
-fc_uring_read(int fd, char *memory, size_t bytes, off_t offset, ssize_t *result, uint32 late_us)
+fc_uring_read(int fd, char *memory, size_t bytes, off_t offset, bool by_thread, ssize_t *result, uint32 late_us)
 {
 }
 

@@ -76,10 +76,12 @@ extern bool fc_uring_lost(ssize_t result);
 extern void fc_uring_pin(char *memory, size_t bytes);
 
 /*
- * Prepares a request; *result is in flight from now on.  `late_us` is for tests: the kernel begins
+ * Prepares a request; *result is in flight from now on.  `by_thread`: a thread of
+ * the kernel reads, so that to submit it takes no time; FUSE makes who submits
+ * wait, once 12 requests are under way.  `late_us` is for tests: the kernel begins
  * the request so much later.
  */
-extern void fc_uring_read(int fd, char *memory, size_t bytes, off_t offset, ssize_t *result, uint32 late_us);
+extern void fc_uring_read(int fd, char *memory, size_t bytes, off_t offset, bool by_thread, ssize_t *result, uint32 late_us);
 
 /* The result is a descriptor, perhaps one that comes when nobody waits for it any more. */
 extern void fc_uring_open(const char *path, int flags, ssize_t *result);

@@ -11,9 +11,11 @@ use Cwd qw(realpath);
 use FlashCache;
 use FlashCacheMore;
 use FlashCacheServer;
+use IPC::Run;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
+use Time::HiRes qw(usleep);
 
 my $places = $ENV{FC_PLACES};
 plan skip_all => 'not run by root' if !$places || !-p "$places/ask";
@@ -73,6 +75,45 @@ sub goes_on
 	return;
 }
 
+# More sessions than a file system takes requests of (12, as a rule) read at once, each a page of its own. All have it open, and
+# have looked up in the catalogs what they need.
+sub many_at_once
+{
+	my ($what) = @_;
+	my $script = PostgreSQL::Test::Utils::tempdir() . '/many.sql';
+	my $page = sub { return "SELECT count(v) FROM s WHERE ctid = format('(%s,1)', :client_id + $_[0])::tid;\n" };
+	append_to_file($script, $page->(20) . "SELECT pg_advisory_lock_shared(1);\n" . $page->(0));
+	$node->safe_psql('postgres', q{
+		CREATE TABLE s (LIKE t);
+		ALTER TABLE s ALTER v SET STORAGE PLAIN;
+		INSERT INTO s TABLE t;
+		INSERT INTO s TABLE t;
+		VACUUM ANALYZE s});
+	fc_to_flash($node, 's');
+	fc_evict($node, 's');
+	my $gate = $node->background_psql('postgres');
+	$gate->query_safe('SELECT pg_advisory_lock(1)');
+	my ($out, $err) = ('', '');
+	my $bench = IPC::Run::start([ 'pgbench', '-n', '-c', 20, '-j', 1, '-t', 1, '-f', $script, $node->connstr('postgres') ], '<', \undef, '>', \$out, '2>', \$err);
+	$node->poll_query_until('postgres', q{SELECT count(*) = 20 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted}) or die $err;
+	fc_evict($node, 's');
+	my $had = { fc_stat($node, 'timeouts') }->{timeouts};
+	fc_ask($places, 'stall');
+	$gate->query_safe('SELECT pg_advisory_unlock(1)');
+	my $left = 600;
+	while ($bench->pumpable && $left-- > 0) { eval { $bench->pump_nb }; usleep(100_000) }
+	fc_ask($places, 'unstall') if $left < 0;
+	$bench->finish;
+	is($left < 0 ? 'no answer in 60 s' : $out =~ m{number of transactions actually processed: 20/20} ? 20 : $err, 20,
+		"$what stands still while 20 sessions read it: all are answered");
+	cmp_ok({ fc_stat($node, 'timeouts') }->{timeouts} - $had, '>', 12, "$what stands still while 20 sessions read it: so many requests were under way");
+	is_off("$what stands still while 20 sessions read it");
+	$gate->quit;
+	goes_on("$what, 20 sessions");
+	fc_to_flash($node, 't');
+	return;
+}
+
 my $read = 'SET enable_indexscan = off; SET enable_bitmapscan = off; SELECT count(v) FROM t';
 
 # Read and closed: by a session that has the file open.
@@ -86,6 +127,7 @@ foreach my $place ([ "$places/stalls/mnt/cache", 'a file' ], [ readlink "$places
 	$other->query_safe($read);
 	fc_evict($node, 't');
 
+	many_at_once($what) if $what eq 'a file';
 	fc_ask($places, 'stall');
 	answers($read, "$what stands still while it is read");
 	is_off("$what stands still while it is read");

@@ -173,6 +173,28 @@ is($node->safe_psql('postgres', q{SELECT pg_flashcache_reset_stats(); SELECT cou
 is($node->safe_psql('postgres', q{SELECT count(*) > 5000 FROM pg_shmem_allocations WHERE name ~ 'pg_flashcache (relations|statements|latency)' HAVING count(*) = 3}),
 	'f', 'the tables are in shared memory');
 
+# A frame loses its page while they are counted. (The writer, which looks at frames as well, is not the one who stands there.)
+{
+	$node->safe_psql('postgres', 'CREATE TABLE gone AS SELECT n FROM generate_series(1, 4000) n');
+	my $file    = $node->safe_psql('postgres', q{SELECT pg_relation_filenode('gone')});
+	my $writer  = $node->safe_psql('postgres', 'SELECT writer_pid FROM pg_stat_flashcache');
+	my $control = fc_control($node);
+	my $session = $node->background_psql('postgres');
+	$session->query_safe('SELECT count(*) FROM pg_flashcache_relations');
+	$node->safe_psql('postgres', q{SELECT sum(pg_prewarm('gone', 'buffer')) FROM generate_series(1, 5)});
+	kill 'STOP', $writer or die $!;
+	fc_failpoint($control, 'buffer_look', 'pause', $file);
+	$session->query_until(qr/begun/, "\\echo begun\nCREATE TABLE counted AS SELECT * FROM pg_flashcache_relations;\n");
+	fc_failpoint_wait($control, 'buffer_look');
+	$node->safe_psql('postgres', 'DROP TABLE gone');
+	fc_failpoint($control, 'buffer_look', 'off');
+	kill 'CONT', $writer or die $!;
+	is(eval { $session->query_safe(q{SELECT count(*) > 10, count(*) FILTER (WHERE relname = 'gone') FROM counted}) } // $@,
+		't|0', 'a page that is dropped meanwhile is not counted, and nothing else in its place');
+	$control->quit;
+	eval { $session->quit };
+}
+
 # Few places: the rest has none, and nothing is lost.
 $node->append_conf('postgresql.conf', 'pg_flashcache.max_tracked_relations = 16
 # all catalogs fit in

@@ -137,7 +137,9 @@ sub set
 	ok($node->poll_query_until('postgres', "SELECT pg_flashcache_enable_device('$second')", ''), 'it answers again');
 
 	# A session waits for one in vain, so the others are suspect; and they answer when all are flushed, one of them late.
+	$evict->() for 1 .. 4;
 	ok($until->(sub { device($node, 2, 'used') > 100 }), 'the table is on all devices again');
+	fc_push_out($node, $t);
 	fc_failpoint($control, 'store_sync', 'delay:400000', 3);
 	set('io_timeout', "'3s'");
 	fc_writer_round($node);
