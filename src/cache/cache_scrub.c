@@ -335,9 +335,6 @@ fc_cache_scrub_step(FcScrubResult *result)
 	int			n;
 
 	Assert(fc_directory_is_mine() && !fc_directory_locked());
-	/* then all of it is to be erased */
-	if (fc_cache_purges())
-		return FC_SCRUB_LATER;
 	if ((state != FC_STATE_ACTIVE && state != FC_STATE_DISABLED) || !is_ours(state))
 	{
 		*result = so_far;

@@ -17,10 +17,6 @@
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
 
-FcRulesShared *fc_rules = NULL;
-
-uint32		fc_rules_notes = 0;
-
 /* The writer's copy. */
 static FcRuleFile *mine = NULL;
 static uint32 nmine = 0;
@@ -61,16 +57,6 @@ fc_rules_there(void)
 }
 
 /* ---- the order of the list ---- */
-
-int
-fc_rules_compare_rel(const FcRel *a, const FcRel *b)
-{
-	if (a->db != b->db)
-		return a->db < b->db ? -1 : 1;
-	if (a->spc != b->spc)
-		return a->spc < b->spc ? -1 : 1;
-	return a->rel < b->rel ? -1 : a->rel > b->rel;
-}
 
 int
 fc_rules_compare(const void *a, const void *b)

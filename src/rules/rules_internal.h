@@ -3,8 +3,8 @@
  * rules_internal.h
  *	  What the files of this module share: rules.c (the list), rules_publish.c
  *	  (what databases put there, and whose share is how large), rules_places.c
- *	  (which databases there are), rules_looks.c (who is to be looked at) and
- *	  rules_unknown.c (new files).
+ *	  (which databases there are), rules_looks.c (who is to be looked at),
+ *	  rules_unknown.c (new files) and rules_state.c (what all of them use).
  *
  * The functions below are for callers that hold the lock, and acquire nothing.
  *
@@ -41,14 +41,20 @@ typedef struct FcRulesShared
 /* No look takes longer. */
 #define FC_LONGEST_LOOK_MS 60000
 
+/* ---- rules_state.c ---- */
+
 /* NULL where there is no cache, or max_policy_files is 0. */
 extern FcRulesShared *fc_rules;
+
+extern int	fc_rules_compare_rel(const FcRel *a, const FcRel *b);
+extern int	fc_rules_compare_oids(const void *a, const void *b);
+
+/* NULL if it has no place; InvalidOid: a free one. */
+extern FcRulesDatabase *fc_rules_find(Oid db);
 
 /* ---- rules.c ---- */
 
 extern int	fc_rules_compare(const void *a, const void *b);
-
-extern int	fc_rules_compare_rel(const FcRel *a, const FcRel *b);
 
 /* The first file of the list that is not before rel. */
 extern uint32 fc_rules_lower_bound(const FcRuleFile *list, uint32 n, FcRel rel);
@@ -72,9 +78,6 @@ extern void fc_rules_seen(const FcRel *seen, uint32 n);
 
 /* ---- rules_places.c ---- */
 
-/* NULL if it has no place; InvalidOid: a free one. */
-extern FcRulesDatabase *fc_rules_find(Oid db);
-
 /* The same, unless another look has begun since. */
 extern FcRulesDatabase *fc_rules_find_look(Oid db, uint32 look);
 
@@ -83,7 +86,5 @@ extern FcRulesDatabase *fc_rules_need(Oid db);
 
 /* A look has found no rules, and nothing has changed since: none is under way, or still to come, that may find some. */
 extern bool fc_rules_has_none(const FcRulesDatabase *d);
-
-extern int	fc_rules_compare_oids(const void *a, const void *b);
 
 #endif							/* FC_RULES_INTERNAL_H */

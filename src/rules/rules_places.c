@@ -17,15 +17,6 @@
 /* ---- one of them; the caller holds the lock ---- */
 
 FcRulesDatabase *
-fc_rules_find(Oid db)
-{
-	for (int i = 0; i < FC_RULES_DATABASES; i++)
-		if (fc_rules->database[i].db == db)
-			return &fc_rules->database[i];
-	return NULL;
-}
-
-FcRulesDatabase *
 fc_rules_find_look(Oid db, uint32 look)
 {
 	FcRulesDatabase *database = fc_rules_find(db);
@@ -75,15 +66,6 @@ fc_rules_need(Oid db)
 }
 
 /* ---- all of them ---- */
-
-int
-fc_rules_compare_oids(const void *a, const void *b)
-{
-	Oid			x = *(const Oid *) a;
-	Oid			y = *(const Oid *) b;
-
-	return x < y ? -1 : x > y;
-}
 
 /* Where there are more databases than places: the next few of those that have none, in the order of their OIDs. */
 static void

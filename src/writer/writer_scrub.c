@@ -91,6 +91,9 @@ fc_writer_scrub_run(void)
 	}
 	if (state == FC_REQUEST_ASKED)
 		fc_cache_scrub_begin(shared->everything);
+	/* all pages are being forgotten: then all of it is to be erased */
+	if (fc_cache_purges())
+		return false;
 	switch (fc_cache_scrub_step(&result))
 	{
 		case FC_SCRUB_MORE:
