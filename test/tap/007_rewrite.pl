@@ -68,7 +68,7 @@ test_rewrite('CLUSTER t USING t_pkey',              't', 't_pkey');
 test_rewrite('REINDEX TABLE t',                     't_pkey');
 test_rewrite('REINDEX INDEX CONCURRENTLY t_pkey',   't_pkey');
 test_rewrite('ALTER TABLE t ALTER id TYPE bigint',  't', 't_pkey');
-if ($primary->pg_version >= 19)
+if ($primary->pg_version->major >= 19)
 {
 	test_rewrite("REPACK $_", 't', 't_pkey') foreach 't', 't USING INDEX t_pkey', '(CONCURRENTLY) t', '(CONCURRENTLY) t USING INDEX t_pkey';
 }

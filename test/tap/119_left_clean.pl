@@ -118,7 +118,9 @@ sub is_left_out
 				go_on(4);
 			}
 		}, 'insert_skip_not_current');
-	is($moved{insert_skip_not_current}, 1, "$index: the writer has left it out");
+	# 19 makes the right half of a leaf elsewhere until nothing can fail any more: the buffer has zeros, which is no such page.
+	my $made = $index eq 'b_i' && $node->pg_version->major >= 19 ? 0 : 1;
+	is($moved{insert_skip_not_current}, $made, "$index: the writer has left it out");
 	is(fc_tag_flash($node, $tag, $page), 0, "$index: it is not on flash");
 	%moved = fc_delta($node, sub { $node->safe_psql('postgres', "SELECT pg_prewarm('$index', 'buffer', 'main', $block, $block)") },
 		'verify_failures');
