@@ -211,6 +211,7 @@ set_relation(Oid function, Oid relid, bool tree_only, const char *policy)
 {
 	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relid));
 	Form_pg_class form = HeapTupleIsValid(tuple) ? (Form_pg_class) GETSTRUCT(tuple) : NULL;
+
 	/* nothing locks it: it may have been dropped, and its row be cached still */
 	const char *schema = form != NULL ? get_namespace_name(form->relnamespace) : NULL;
 	bool		tree;
