@@ -113,26 +113,15 @@ start_loader(Oid db, const Task *task)
 		RegisterDynamicBackgroundWorker(&w, &handle) ? handle : NULL;
 }
 
-/*
- * One database, until that moment; meanwhile the view learns what is here.
- * *cut: it has not come to its end.  FC_WHY_STOP: nor has the follower waited
- * for that.
- */
+/* Until that moment, or it ends; meanwhile the view learns what is here. */
 static FcFollowWhy
-load_database(FcFollowMap *map, Oid db, const Task *task, uint64 until, FcFollowLoaded *loaded, bool *cut)
+wait_for_loader(BackgroundWorkerHandle *handle, FcFollowMap *map, uint64 until, bool *cut)
 {
-	static const FcFollowLoaded none = {0};
 	uint64		interval = (uint64) fc_setting_follow_interval * 1000000000;
 	uint64		compare_at = fc_now_ns() + interval;
-	BackgroundWorkerHandle *handle;
 	FcFollowWhy why = FC_WHY_NONE;
 	pid_t		pid;
 
-	*cut = false;
-	fc_follow_set_loaded(&none);
-	handle = start_loader(db, task);
-	if (handle == NULL)
-		return FC_WHY_NO_LOADER;
 	while (why == FC_WHY_NONE && GetBackgroundWorkerPid(handle, &pid) != BGWH_STOPPED)
 	{
 		uint64		now;
@@ -151,6 +140,36 @@ load_database(FcFollowMap *map, Oid db, const Task *task, uint64 until, FcFollow
 			*cut = true;
 		}
 	}
+	return why;
+}
+
+/*
+ * One database, until that moment.  *cut: it has not come to its end.
+ * FC_WHY_STOP: nor has the follower waited for that.
+ */
+static FcFollowWhy
+load_database(FcFollowMap *map, Oid db, const Task *task, uint64 until, FcFollowLoaded *loaded, bool *cut)
+{
+	static const FcFollowLoaded none = {0};
+	BackgroundWorkerHandle *handle;
+	volatile FcFollowWhy why = FC_WHY_NONE;
+
+	*cut = false;
+	fc_follow_set_loaded(&none);
+	handle = start_loader(db, task);
+	if (handle == NULL)
+		return FC_WHY_NO_LOADER;
+	PG_TRY();
+	{
+		why = wait_for_loader(handle, map, until, cut);
+	}
+	PG_CATCH();
+	{
+		/* the next round has another one */
+		TerminateBackgroundWorker(handle);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
 	pfree(handle);
 	fc_follow_get_loaded(loaded);
 	return why;
@@ -166,7 +185,7 @@ add_missing(FcFollowMissing *sum, const FcFollowMissing *more)
 	sum->unreadable += more->unreadable;
 }
 
-/* Where the last round was cut short: the next one begins there. */
+/* Where the last round was cut short: the next one begins behind that database. */
 static Oid	resume = InvalidOid;
 
 static int

@@ -96,6 +96,22 @@ setting('follow_conninfo', 'user=watcher dbname=target');
 wait_warmth('here = 50 AND loaded = 50 AND pages = 50', 'settings of a database and of a role do not count');
 is($standby->safe_psql('postgres', 'SELECT pg_flashcache_is_warm(1)'), 't', 'it is warm');
 
+# ---- the follower is cancelled while a loader waits for write_limit ----
+
+setting('write_limit', '8kB');
+{
+	local $ENV{PGOPTIONS} = '-c role=none -c search_path=public -c statement_timeout=0';
+	$primary->safe_psql('target', q{SELECT * FROM pg_flashcache_prewarm('second')});
+}
+my $loader_sql = q{SELECT coalesce(max(pid), 0) FROM pg_stat_activity WHERE backend_type = 'pg_flashcache map loader'};
+ok($standby->poll_query_until('postgres', q{SELECT count(*) > 0 FROM pg_stat_progress_flashcache_prewarm WHERE phase = 'waiting for write_limit'}), 'a loader waits');
+my $loader = $standby->safe_psql('postgres', $loader_sql);
+is($standby->safe_psql('postgres', q{SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE backend_type = 'pg_flashcache follower'}), 't', 'the follower is cancelled');
+ok($standby->poll_query_until('postgres', "SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $loader)"), 'its loader ends with the round');
+setting('write_limit', '0');
+wait_warmth('here = 100 AND pages = 100', 'it goes on by itself');
+is($standby->safe_psql('postgres', 'SELECT pg_flashcache_is_warm(1)'), 't', 'and is warm');
+
 # ---- rights ----
 
 {
@@ -105,7 +121,7 @@ is($standby->safe_psql('postgres', 'SELECT pg_flashcache_is_warm(1)'), 't', 'it 
 	like($error, qr/ERROR:  permission denied for view pg_flashcache_warmth/, 'the view is for those who watch');
 	(undef, undef, $error) = $standby->psql('postgres', 'SET ROLE weak; SELECT pg_flashcache_is_warm()');
 	like($error, qr/ERROR:  permission denied for function pg_flashcache_is_warm/, 'and the function');
-	is($standby->safe_psql('postgres', 'SET ROLE watcher; SELECT pg_flashcache_is_warm(), pages FROM pg_flashcache_warmth'), 't|50', 'pg_monitor may look');
+	is($standby->safe_psql('postgres', 'SET ROLE watcher; SELECT pg_flashcache_is_warm(), pages FROM pg_flashcache_warmth'), 't|100', 'pg_monitor may look');
 }
 
 # ---- nobody waits ----
@@ -143,7 +159,7 @@ sub is_gone
 
 setting('follow_conninfo', $to_silent);
 wait_warmth('too_old', 'a map gets too old');
-is($standby->safe_psql('postgres', 'SELECT state, pages, here, pg_flashcache_is_warm(0) FROM pg_flashcache_warmth'), 'pulling|50|50|f', 'it is known, but no longer relied on');
+is($standby->safe_psql('postgres', 'SELECT state, pages, here, pg_flashcache_is_warm(0) FROM pg_flashcache_warmth'), 'pulling|100|100|f', 'it is known, but no longer relied on');
 {
 	my $pid = connection();
 	my ($group, $session) = (split ' ', slurp_file("/proc/$pid/stat") =~ s/.*\) //sr)[2, 3];
@@ -166,10 +182,10 @@ is($standby->safe_psql('postgres', 'SELECT state, pages, here, pg_flashcache_is_
 	$standby->append_conf('postgresql.auto.conf', "pg_flashcache.write_limit = 0\n");
 	$standby->start;
 	fc_wait_active($standby);
-	wait_warmth('here = 50', 'warm again');
+	wait_warmth('here = 100', 'warm again');
 	# the primary is gone: it goes on to try
 	$primary->stop('immediate');
-	wait_warmth(q{state = 'failed' AND reason = 'no server answers at that address' AND pages = 50}, 'the primary has stopped');
+	wait_warmth(q{state = 'failed' AND reason = 'no server answers at that address' AND pages = 100}, 'the primary has stopped');
 	setting('follow_conninfo', $to_silent);
 	wait_warmth(q{state = 'pulling'}, 'and another does not answer');
 	my $pid = connection();
