@@ -96,20 +96,20 @@ fc_failpoint_part(void)
 	return fc_part("pg_flashcache failpoints", sizeof(FcFailpoints));
 }
 
-/* By FC_ARM; what that does not name rightly is not armed, which the test sees. */
+/* By FC_ARM, as "point action only"; what that does not name rightly is not armed, which the test sees. */
 static void
 arm_from_start(const char *what)
 {
 	char		name[64];
 	char		action[64];
-	uint32		only = 0;
+	int			end = 0;
 	FcFault		fault;
 	int			id;
 
-	if (what == NULL || sscanf(what, "%63s %63s %u", name, action, &only) < 2 ||
+	if (what == NULL || sscanf(what, "%63s %63s%n", name, action, &end) < 2 ||
 		(id = fc_failpoint_by_name(name)) < 0 || !fc_failpoint_action(action, &fault))
 		return;
-	fc_failpoint_arm((FcFailpointId) id, fault, only);
+	fc_failpoint_arm((FcFailpointId) id, fault, (uint32) strtoul(what + end, NULL, 10));
 }
 
 void

@@ -41,6 +41,7 @@ void
 fc_smgr_create(SMgrRelation reln, ForkNumber forknum, bool is_redo)
 {
 	FcRel		rel = fc_rel_of(FC_LOCATOR_OF_SMGR(reln));
+	bool		unknown;
 
 	fc_calls[FC_CALL_CREATE]++;
 
@@ -52,10 +53,21 @@ fc_smgr_create(SMgrRelation reln, ForkNumber forknum, bool is_redo)
 		return;
 	}
 	fc_rules_note(FC_NOTE_FILES);
-	fc_rules_new_file(rel);
+	unknown = fc_rules_new_file(rel);
 	fc_cache_invalidate_relation(rel);	/* C1 */
 	fc_failpoint(FC_FP_FILE_BEFORE_MD);
-	mdcreate(reln, forknum, is_redo);	/* C2 */
+	PG_TRY();
+	{
+		mdcreate(reln, forknum, is_redo);	/* C2 */
+	}
+	PG_CATCH();
+	{
+		/* nobody removes a file that could not be made */
+		if (unknown)
+			fc_rules_file_gone(rel);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
 	fc_failpoint(FC_FP_FILE_AFTER_MD);
 	fc_cache_invalidate_relation(rel);	/* C3 */
 }

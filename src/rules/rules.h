@@ -121,8 +121,8 @@ extern FcRule fc_rule_now(FcRel rel);
 
 /* ---- whoever makes and removes files; these do not raise ---- */
 
-/* The file is about to be made; is gone. */
-extern void fc_rules_new_file(FcRel rel);
+/* The file is about to be made; true: it is unknown from now on, so if it can't be made, it is gone. */
+extern bool fc_rules_new_file(FcRel rel);
 extern void fc_rules_file_gone(FcRel rel);
 
 /* ---- publishing ---- */

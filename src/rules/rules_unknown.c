@@ -122,15 +122,16 @@ may_hide(const FcRulesDatabase *d)
 
 /* ---- whoever makes and removes files ---- */
 
-void
+bool
 fc_rules_new_file(FcRel rel)
 {
 	const FcRulesDatabase *database;
 	FcRel	   *list;
 	uint32		at;
+	bool		added = false;
 
 	if (fc_rules == NULL || !OidIsValid(rel.db))
-		return;
+		return false;
 	LWLockAcquire(&fc_rules->lock, LW_EXCLUSIVE);
 	if ((database = fc_rules_find(rel.db)) != NULL && may_hide(database) && fc_rules->nunknown < fc_rules->max_files)
 	{
@@ -142,9 +143,11 @@ fc_rules_new_file(FcRel rel)
 			list[at] = rel;
 			fc_rules->nunknown++;
 			list_changed();
+			added = true;
 		}
 	}
 	LWLockRelease(&fc_rules->lock);
+	return added;
 }
 
 void

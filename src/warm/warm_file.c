@@ -82,6 +82,9 @@ fc_warm_run_without_fsync(void)
 
 	if (!fc_warm_read_run(&file))
 		return access(FC_RUN_FILE, F_OK) != 0 && errno == ENOENT;	/* no log is believed */
+	/* of this boot, or of another one, which counts still */
+	if (file.fsync_off[0] != '\0')
+		return true;
 	/* no boot is that one */
 	if (!fc_warm_boot_id(file.fsync_off))
 		strlcpy(file.fsync_off, "unknown", sizeof(file.fsync_off));

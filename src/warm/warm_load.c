@@ -218,11 +218,19 @@ end_is_unknown(void)
 		state != DB_IN_ARCHIVE_RECOVERY && RecoveryInProgress();
 }
 
+/* K9: it was off, and not in this boot of the machine. */
+static bool
+without_fsync(bool was_off, const char *boot)
+{
+	char		id[FC_BOOT_ID_BYTES];
+
+	return was_off && (!fc_warm_boot_id(id) || memcmp(id, boot, sizeof(id)) != 0);
+}
+
 bool
 fc_warm_look(void)
 {
 	const ControlFileData *c = &fc_warm->control;
-	char		boot_id[FC_BOOT_ID_BYTES];
 	bool		readable;
 	bool		found;
 
@@ -254,13 +262,14 @@ fc_warm_look(void)
 	if (c->state != DB_SHUTDOWNED && (c->wal_level <= WAL_LEVEL_MINIMAL || wal_level <= WAL_LEVEL_MINIMAL) && !fc_breaks("K8"))
 		return refuse("wal_level is or was minimal, and the server was not stopped cleanly");
 	/* K9 */
-	if (run.fsync_off[0] != '\0' && !fc_breaks("K9-run"))
+	if (without_fsync(root.fsync_was_off, root.boot_id) ||
+		(without_fsync(run.fsync_off[0] != '\0', run.fsync_off) && !fc_breaks("K9-run")))
+		return refuse("fsync was off before the machine was started again");
+	if (run.fsync_off[0] != '\0')
 	{
 		root.fsync_was_off = true;
 		memcpy(root.boot_id, run.fsync_off, sizeof(root.boot_id));
 	}
-	if (root.fsync_was_off && (!fc_warm_boot_id(boot_id) || memcmp(boot_id, root.boot_id, sizeof(boot_id)) != 0))
-		return refuse("fsync was off before the machine was started again");
 	if (!fc_directory_epochs_whole())
 		return refuse("too many relations were removed during recovery");
 	if (!find_stamp())

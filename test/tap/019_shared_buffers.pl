@@ -63,11 +63,15 @@ sub begin_stop
 	return $control;
 }
 
-# It may be gone already.
+# The session may be ended before it has its answer, and the server be gone already.
 sub end_stop
 {
-	my ($server, $control) = @_;
-	$control->quit if defined $control;
+	my ($server, $control, $point) = @_;
+	eval {
+		$control->query("SELECT fc_failpoint('$point', 'off')");
+		$control->quit;
+		1;
+	} or note($@);
 	$server->stop('fast', fail_ok => 1);
 	return;
 }
@@ -165,8 +169,7 @@ my $u = hot($node, 'u');
 	my $control = begin_stop($node, 'fill_copied', 'pause', $u->{rel});
 	$control->query_safe("UPDATE u SET val = val || 'x'");
 	$control->query_safe('CHECKPOINT');
-	fc_failpoint($control, 'fill_copied', 'off');
-	end_stop($node, $control);
+	end_stop($node, $control, 'fill_copied');
 	$node->start;
 	fc_wait_active($node);
 	is(loaded($node), 'loaded', 'changed meanwhile: shared buffers are loaded');
@@ -184,8 +187,7 @@ my $h = hot($node, 'h');
 	my $writer  = $node->safe_psql('postgres', 'SELECT writer_pid FROM pg_stat_flashcache');
 	my $control = begin_stop($node, 'fill_copied', 'pause', $h->{rel});
 	kill 'TERM', $writer or die $!;
-	fc_failpoint($control, 'fill_copied', 'off');
-	end_stop($node, $control);
+	end_stop($node, $control, 'fill_copied');
 	$node->start;
 	fc_wait_active($node);
 	is(fc_tag_flash($node, $h), 1, 'told to hurry: one page of the table was copied');
@@ -252,8 +254,7 @@ fc_wait_active($node);
 	my $writer  = $node->safe_psql('postgres', 'SELECT writer_pid FROM pg_stat_flashcache');
 	my $control = begin_stop($node, 'fill_copied', 'pause', $once->{rel});
 	kill 'TERM', $writer or die $!;
-	fc_failpoint($control, 'fill_copied', 'off');
-	end_stop($node, $control);
+	end_stop($node, $control, 'fill_copied');
 	$node->start;
 	fc_wait_active($node);
 	loaded($node);

@@ -166,9 +166,23 @@ sql("SELECT pg_flashcache_prewarm('pg_flashcache_policy_rules')", 'keeps');
 
 sql(join ';', map { "BEGIN; CREATE TABLE s.gone$_ (); ROLLBACK" } 1 .. 2 * PLACES);
 {
+	$node->safe_psql('postgres', q{SET allow_in_place_tablespaces = on; CREATE TABLESPACE broken LOCATION ''});
+	sql('CREATE TABLE s.there () TABLESPACE broken');
+	my $folder = $node->data_dir . '/' . sql(q{SELECT regexp_replace(pg_relation_filepath('s.there'), '/[0-9]+$', '')});
+	chmod 0500, $folder or die $!;
+	my $failed = 0;
+	foreach my $n (1 .. 2 * PLACES)
+	{
+		my (undef, undef, $error) = $node->psql('postgres', "CREATE TABLE s.fails$n () TABLESPACE broken");
+		$failed += $error =~ /could not create file .*Permission denied/;
+	}
+	chmod 0700, $folder or die $!;
+	is($failed, 2 * PLACES, 'files that could not be made');
+}
+{
 	my $session = $node->background_psql('postgres');
 	$session->query_safe('BEGIN; ' . table_sql('s.more'));
-	is(evict($session, 's.more'), 0, 'files that were rolled back take no place');
+	is(evict($session, 's.more'), 0, 'files that were rolled back, or not made, take no place');
 	$session->query_safe(join ';', (map { "CREATE TABLE m$_ ()" } 1 .. 2 * PLACES), table_sql('late'));
 	cmp_ok(evict($session, 'late'), '>', 0, 'one more than there are places is not held back');
 	is(evict($session, 's.more'), 0, 'those that have one are');
