@@ -856,7 +856,7 @@ BEGIN
 					UNION ALL SELECT v.relname, v.relowner FROM pg_class v
 						WHERE v.relnamespace = n.oid AND v.relname = 'pg_stat_flashcache' AND source.extension = 'pg_flashcache'
 					UNION ALL SELECT p.proname, p.proowner FROM pg_proc p
-						WHERE p.pronamespace = n.oid AND p.proname = 'pg_flashcache_tracking_stat' AND source.extension = 'pg_flashcache') v
+						WHERE p.pronamespace = n.oid AND p.proname = 'pg_flashcache_tracking_stat' AND p.pronargs = 0 AND source.extension = 'pg_flashcache') v
 				JOIN pg_roles w ON w.oid = v.owner
 			WHERE c.oid = relation AND (NOT o.rolsuper AND o.rolname <> current_user OR NOT w.rolsuper AND w.rolname <> current_user)
 			LIMIT 1;

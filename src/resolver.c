@@ -254,7 +254,8 @@ look_at_databases(void)
 	{
 		Form_pg_database db = (Form_pg_database) GETSTRUCT(tuple);
 
-		if (db->datallowconn && db->datconnlimit >= -1)
+		/* if nobody may connect any more, sessions that are there go on */
+		if (db->datconnlimit >= -1 && (db->datallowconn || fc_rules_knows(db->oid)))
 			dbs[n++] = db->oid;
 	}
 	systable_endscan(scan);

@@ -101,7 +101,10 @@ static const char *const seen_sql =
 " JOIN pg_catalog.pg_database d ON d.datname = pg_catalog.current_database()"
 " JOIN pg_catalog.pg_class c ON u.file = CASE c.relfilenode WHEN 0 THEN pg_catalog.pg_relation_filenode(c.oid) ELSE c.relfilenode END"
 "   AND u.spc = CASE c.reltablespace WHEN 0 THEN d.dattablespace ELSE c.reltablespace END"
-" WHERE c.relkind IN ('r', 'i', 't', 'm', 'S') AND NOT c.relisshared AND c.relpersistence <> 't'";
+" WHERE c.relkind IN ('r', 'i', 't', 'm', 'S') AND NOT c.relisshared AND c.relpersistence <> 't'"
+/* one that is being built concurrently may get another name */
+"   AND NOT EXISTS (SELECT FROM pg_catalog.pg_index x WHERE x.indexrelid = c.oid AND NOT x.indisvalid)"
+" ORDER BY 1, 2";
 
 static FcRule
 rule_of(const char *policy)

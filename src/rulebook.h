@@ -58,8 +58,8 @@ extern FcRules fc_rulebook_read(Oid table);
 
 /*
  * Which of these files, n of them, some relation of the current database has,
- * as the active snapshot sees it; *nseen of them, in the caller's memory.
- * Raises.
+ * as the active snapshot sees it; *nseen of them, sorted, in the caller's
+ * memory.  Raises.
  */
 extern FcRel *fc_rulebook_seen(const FcRel *files, uint32 n, uint32 *nseen);
 

@@ -409,7 +409,7 @@ fc_settings_define(void)
 							PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable(asked("pg_flashcache.max_policy_files"),
 							"Number of files that can have a policy; 0 switches policies off.",
-							"Each takes 16 bytes of shared memory. A relation has one file, however large it is.",
+							"Each takes 28 bytes of shared memory. A relation has one file, however large it is.",
 							&fc_setting_max_policy_files, 4000, 0, 1000000,
 							PGC_POSTMASTER, 0, NULL, NULL, NULL);
 	DefineCustomBoolVariable(asked("pg_flashcache.track_relations"),

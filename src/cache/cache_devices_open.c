@@ -82,6 +82,7 @@ begin_to_open(FcDeviceNo no, FcReason *error)
 	FcDeviceEntry entry;
 	FcKnownDevice known;
 
+	fc_devices_forget_anew(no);
 	if (no == FC_THE_DEVICE)
 		return fc_store_begin_to_open(no, fc_setting_file, (uint32) fc_setting_size, o->log_blocks, NULL, true,
 									  fc_setting_require_mount, fc_setting_io_timeout, error);

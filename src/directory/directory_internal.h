@@ -87,7 +87,7 @@ typedef struct FcDirectory
 								 * read it */
 	pg_atomic_uint32 touching;	/* set at start, cleared once; see
 								 * directory_keep.c */
-	bool		doubtful;		/* K12; does not change while the cache is
+	bool		doubtful;		/* K12; set only while the cache is not
 								 * active */
 	char		pad3[PG_CACHE_LINE_SIZE];
 	uint32		chunk_shift;	/* never changes */

@@ -166,7 +166,6 @@ void
 fc_directory_doubt_restored(bool doubt)
 {
 	Assert(fc_directory_is_mine());
-	/* before the cache is active: no entry is read yet */
 	fc_dir->doubtful = doubt;
 }
 

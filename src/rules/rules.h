@@ -154,6 +154,9 @@ extern void fc_rules_failed(Oid db, uint32 look, FcRulesState state, const char 
 /* These are all databases there are, which are sorted; what others have published is dropped. */
 extern void fc_rules_databases_are(Oid *dbs, int n);
 
+/* Has it a place? */
+extern bool fc_rules_knows(Oid db);
+
 /* ---- who is to be looked at ---- */
 
 /* A look at the database is wanted; `urgent`: without delay, since a rule has changed. */

@@ -72,9 +72,9 @@ extern bool fc_rules_is_unknown(const FcRel *list, uint32 n, FcRel rel);
 
 extern uint32 fc_rules_count_unknown(Oid db);
 
-/* Those of other databases than these, which are sorted; those that a look has found. */
+/* Those of other databases than these; those that a look has found.  What is given is sorted. */
 extern void fc_rules_forget_others(const Oid *dbs, uint32 ndbs);
-extern void fc_rules_seen(const FcRel *seen, uint32 n);
+extern void fc_rules_seen(const FcRel *seen, uint32 nseen);
 
 /* ---- rules_places.c ---- */
 

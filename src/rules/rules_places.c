@@ -131,3 +131,16 @@ fc_rules_databases_are(Oid *dbs, int n)
 		fc_rules->databases_without_place += fc_rules_find(dbs[j]) == NULL;
 	LWLockRelease(&fc_rules->lock);
 }
+
+bool
+fc_rules_knows(Oid db)
+{
+	bool		knows;
+
+	if (fc_rules == NULL)
+		return false;
+	LWLockAcquire(&fc_rules->lock, LW_SHARED);
+	knows = fc_rules_find(db) != NULL;
+	LWLockRelease(&fc_rules->lock);
+	return knows;
+}

@@ -106,10 +106,23 @@ forget_one(FcRel rel)
 }
 
 void
-fc_rules_seen(const FcRel *seen, uint32 n)
+fc_rules_seen(const FcRel *seen, uint32 nseen)
 {
-	for (uint32 i = 0; i < n; i++)
-		forget_one(seen[i]);
+	FcRel	   *list = fc_rules_unknown_list();
+	uint32		n = 0;
+	uint32		at = 0;
+
+	for (uint32 i = 0; i < fc_rules->nunknown; i++)
+	{
+		while (at < nseen && fc_rules_compare_rel(&seen[at], &list[i]) < 0)
+			at++;
+		if (at == nseen || fc_rules_compare_rel(&seen[at], &list[i]) != 0)
+			list[n++] = list[i];
+	}
+	if (n == fc_rules->nunknown)
+		return;
+	fc_rules->nunknown = n;
+	list_changed();
 }
 
 /* May a rule by name say `none` of a file that this process makes now? */

@@ -139,6 +139,9 @@ extern void fc_warm_round_unwritten(void);
 /* Have so many restored slots turned out wrong that all should go (K12)?  True once. */
 extern bool fc_warm_restored_is_wrong(void);
 
+/* No slot has another page than its entry any more: none that was doubtful is in use (K12). */
+extern void fc_warm_doubt_ends(void);
+
 /* The entries are forgotten, or the device is: the log is not written any more. */
 extern void fc_warm_end(void);
 

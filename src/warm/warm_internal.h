@@ -38,8 +38,8 @@ typedef struct FcWarmShared
 	bool		pending;
 	bool		writing;		/* bound: groups and stamps are written */
 	bool		gave_up;		/* the server log says that they no longer are */
-	bool		spoilt;			/* the log that was loaded: another one takes
-								 * its entries over */
+	bool		spoilt;			/* a block of the log that is, or was, being
+								 * loaded: another one takes its entries over */
 	FcWarmRoot	root;			/* as written last */
 	uint64		next;			/* block of the journal */
 	uint32		stretch;		/* whose turn it is (K18) */

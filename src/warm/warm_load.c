@@ -300,8 +300,6 @@ typedef struct Loading
 	uint64		touched;
 	uint64		removed;
 	uint64		torn;
-	bool		lost;			/* by a crash: blocks that were not durable */
-	bool		spoilt;			/* a block, which may be right the next time */
 } Loading;
 
 static inline bool
@@ -339,6 +337,14 @@ load_record(Loading *l, FcSlotNo slot, const FcRecord *record, uint64 group)
 	}
 }
 
+/* A block does not say what it should, and may do so the next time; also if a writer ends in this load, and the next one can read it. */
+static void
+note_spoilt(Loading *l)
+{
+	fc_warm->spoilt = true;
+	l->torn++;
+}
+
 /*
  * The block of that number is not there, and nothing is left of it.  A crash
  * explains that if it was not durable.  Else the device has lost what it had
@@ -350,8 +356,7 @@ note_lost(Loading *l, uint64 number)
 {
 	if (number >= root.sound && number < root.next && !fc_breaks("K18-lost"))
 		return refuse("blocks of its log are lost that were durable");
-	l->lost |= number >= root.next;
-	l->torn++;
+	note_spoilt(l);
 	return true;
 }
 
@@ -369,8 +374,8 @@ load_block(Loading *l, uint64 number, bool ever, const char *bytes)
 
 		if (ever && !spoilt)
 			return note_lost(l, number);
-		l->torn += spoilt;		/* else it was never written */
-		l->spoilt |= spoilt;
+		if (spoilt)
+			note_spoilt(l);		/* else it was never written */
 		return true;
 	}
 
@@ -461,7 +466,7 @@ fc_warm_load(void)
 	result = load_journal(&l);
 	free(l.seen);
 	/* K12; a block that was spoilt leaves older records of its slots */
-	root.doubtful |= !clean || l.torn > 0;
+	root.doubtful |= !clean || l.torn > 0 || fc_warm->spoilt;
 	fc_directory_doubt_restored(root.doubtful);
 	if (result == FC_WARM_LOADED && !fc_directory_epochs_whole())
 	{
@@ -480,9 +485,6 @@ fc_warm_load(void)
 	/* one may have been lost as a whole: no other gets its number (K16) */
 	fc_warm->group = Max(l.last_group, stamp.group) + !clean;
 	fc_warm->next = l.end;
-	if (l.lost)
-		fc_warm->root.sound = l.end;
-	fc_warm->spoilt = l.spoilt;
 	/* what the last group has of its turns is durable with the next root */
 	for (; (l.turned & 1) != 0; l.turned >>= 1)
 		l.stretch++;

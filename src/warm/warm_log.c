@@ -84,7 +84,7 @@ fc_warm_start(void)
 	/* a writer before this one knew which slots have no record yet, if any */
 	if (!was_left || fc_breaks("left"))
 		fc_directory_taken_all();
-	takes_over = true;
+	takes_over = !was_left;
 	set_writing(true);			/* of this process, too */
 }
 
@@ -133,9 +133,9 @@ write_root(void)
 	root->number++;
 	root->slots = fc_directory_slots();
 	root->w = fc_warm->w;
-	root->next = fc_warm->next;
-	if (takes_over)
-		root->sound = root->next;	/* blocks before that may be missing */
+	/* the writer before this one may not have come to write the last of them */
+	if (!takes_over)
+		root->next = fc_warm->next;
 	fc_warm_seal_root(root);
 	memset(fc_warm_blocks[0], 0, BLCKSZ);
 	memcpy(fc_warm_blocks[0], root, sizeof(*root));
@@ -408,10 +408,14 @@ fc_warm_group(void)
 			return give_up(FC_IO_OK, "\"" FC_RUN_FILE "\" could not be written to the data directory");
 	}
 	if (takes_over)
+	{
+		/* blocks before that may be missing */
+		takes_over = false;
+		fc_warm->root.sound = fc_warm->next;
 		io = write_root();
+	}
 	if (io == FC_IO_OK)
 	{
-		takes_over = false;
 		fc_warm->group++;
 		fc_failpoint(FC_FP_WARM_GROUP);
 		io = fc_warm_write_records(timeline);
@@ -528,6 +532,16 @@ fc_warm_restored_is_wrong(void)
 		return false;
 	fc_warm->wrong_seen = now;
 	return true;
+}
+
+void
+fc_warm_doubt_ends(void)
+{
+	if (fc_warm == NULL || fc_warm->pending)
+		return;
+	/* with the next root; should the server crash before, they are doubtful again */
+	fc_warm->root.doubtful = false;
+	fc_directory_doubt_restored(false);
 }
 
 /* ---- the end ---- */

@@ -211,7 +211,11 @@ fc_writer_look_for_others(void)
 		return;
 	}
 	if (fc_warm_pending())
+	{
 		fc_warm_give_up("the first device cannot be opened");
+		fc_cache_purge();		/* what a writer that has ended has loaded of
+								 * it */
+	}
 	while (!fc_cache_purge_unless(true))	/* O2 */
 		fc_store_look_for_stop();
 	fc_devices_first_is_away(&without_first);

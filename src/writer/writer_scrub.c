@@ -14,6 +14,7 @@
 
 #include "compat.h"
 #include "storage/shmem.h"
+#include "warm/warm.h"
 #include "writer/writer.h"
 #include "writer/writer_request.h"
 
@@ -101,6 +102,8 @@ fc_writer_scrub_run(void)
 		case FC_SCRUB_LATER:
 			return false;
 		case FC_SCRUB_DONE:
+			if (result.failed == 0)
+				fc_warm_doubt_ends();
 			end(true, &result);
 			break;
 		case FC_SCRUB_GAVE_UP:

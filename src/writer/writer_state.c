@@ -168,12 +168,21 @@ forget_some(void)
 	fc_devices_release();		/* last, since the writer may end in it */
 }
 
-/* A cache that is disabled has no entries.  Before its log has been looked at it has none anyway. */
+/*
+ * A cache that is disabled has no entries.  Before its log has been loaded these
+ * are what a writer that has ended has loaded of it; invalidations are kept,
+ * which it is to be compared with.
+ */
 static void
 forget_pages(void)
 {
+	FcSlotNo	at = 0;
+
 	if (!fc_warm_pending())
 		fc_cache_purge_begin();
+	else if (fc_directory_linked() > 0)
+		while (fc_directory_drop_restored(&at, FC_DIRECTORY_STEP))
+			fc_store_look_for_stop();
 	forget_some();
 }
 
@@ -228,13 +237,14 @@ fc_writer_run_state(void)
 	bool		timeout = timeout_changed();
 	uint32		asked = pg_atomic_read_u32(&fc_writer_shared->asked);
 	FcState		state = fc_cache_state();
+	bool		forgets = state == FC_STATE_DISABLED && fc_cache_purges();
 	FcReason	why;
 
 	if (asked != pg_atomic_read_u32(&fc_writer_shared->answered))
 		fc_devices_first_begins_anew();
 	if (!fc_setting_enabled && (state == FC_STATE_ACTIVE || may_probe()))
 		set_disabled();
-	else if (state == FC_STATE_DISABLED && fc_cache_purges())
+	else if (forgets)
 		forget_some();			/* to the end, also if it is enabled again */
 	else if (fc_setting_enabled && state == FC_STATE_DISABLED)
 	{
@@ -244,6 +254,9 @@ fc_writer_run_state(void)
 	else if (state == FC_STATE_ACTIVE && fc_cache_slower_than_disk(&why))
 		fc_cache_set_state(FC_STATE_PAUSED, &why);
 	fc_writer_tell_log();
+	/* it is opened after that: who asks learns what has come of it */
+	if (forgets && fc_setting_enabled)
+		return;
 
 	if ((!fc_writer_is_away() || fc_devices_opens(FC_THE_DEVICE)) && fc_devices_first_is_off() &&
 		(fc_devices_opens(FC_THE_DEVICE) || asked != pg_atomic_read_u32(&fc_writer_shared->answered) || fc_devices_first_is_due()))

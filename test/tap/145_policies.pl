@@ -213,6 +213,16 @@ $lock->quit;
 sql('ALTER DATABASE postgres RESET search_path; ALTER DATABASE copy RESET ALL');
 is_in_force('with settings of the database', 'other none', of => ['other'], database => 'copy');
 
+# Nobody may connect to a database any more: sessions that are there go on, and so do its policies.
+{
+	my $rules = sql("SELECT rules FROM pg_stat_flashcache_policy_databases WHERE datname = 'copy'");
+	cmp_ok($rules, '>', 0, 'a database has rules');
+	sql('ALTER DATABASE copy ALLOW_CONNECTIONS false; CREATE DATABASE later');
+	ok($node->poll_query_until('postgres', "SELECT count(*) = 1 FROM pg_stat_flashcache_policy_databases WHERE datname = 'later'"), 'the list of databases has been read');
+	is(sql("SELECT rules FROM pg_stat_flashcache_policy_databases WHERE datname = 'copy'"), $rules, 'nobody may connect to it: it has them still');
+	sql('ALTER DATABASE copy ALLOW_CONNECTIONS true; DROP DATABASE later');
+}
+
 # Nothing locks the relation that is named by its OID: its row may be known to the session still when it has been dropped, and that
 # of its schema, which nobody has asked for, is not.
 {

@@ -126,6 +126,39 @@ my $removed = policy_stat('eviction_policy');
 	$control->quit;
 }
 
+# ---- an index that is built under another name: it waits for an old snapshot, is there for all, and not valid ----
+
+sql("CREATE TABLE indexed (v text); INSERT INTO indexed SELECT repeat(md5(i::text), 20) FROM generate_series(1, 500) i; CREATE INDEX secret ON indexed (v)");
+sql("SELECT pg_flashcache_set_policy('secret', 'none')");
+is_soon('the policy of an index', fc_in_force_sql('secret'), 'none');
+{
+	my $old     = $node->background_psql('postgres');
+	my $reindex = $node->background_psql('postgres');
+	$old->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1');
+	$reindex->query_until(qr/begun/, "\\echo begun\nREINDEX INDEX CONCURRENTLY secret;\n");
+	is_soon('REINDEX CONCURRENTLY waits', q{SELECT count(*) FROM pg_class c JOIN pg_index i ON i.indexrelid = c.oid WHERE relname = 'secret_ccnew' AND indisready AND NOT indisvalid}, 1);
+	# a look that began after that
+	sql("SELECT pg_flashcache_prewarm('indexed')");
+	my $where = sql("SELECT format('reldatabase = %s AND relfilenode = %s', oid, pg_relation_filenode('secret_ccnew')) FROM pg_database WHERE datname = current_database()");
+	for my $round (1 .. ROUNDS)
+	{
+		last if sql("SELECT count(*) FROM pg_buffercache WHERE relforknumber = 0 AND $where") == 0;
+		fc_evict_all($node);
+	}
+	sql("INSERT INTO indexed SELECT repeat(md5((-i)::text), 20) FROM generate_series(1, 200) i");
+	for my $round (1 .. ROUNDS)
+	{
+		last if sql("SELECT count(*) FROM pg_buffercache WHERE relforknumber = 0 AND $where") == 0;
+		fc_evict_all($node);
+	}
+	fc_writer_round($node);
+	is(sql("SELECT count(*) FROM pg_flashcache_pages WHERE $where"), 0, 'REINDEX CONCURRENTLY: no page of the new index comes');
+	$_->quit foreach $old, $reindex;
+	is_soon('it takes the place of the other one', q{SELECT count(*) FROM pg_class WHERE relname LIKE 'secret%'}, 1);
+	is_soon('and has its policy', fc_in_force_sql('secret'), 'none');
+	is(policy_stat('eviction_policy') - $removed, 0, 'and none had to be removed');
+}
+
 # ---- whoever loads a new table waits until it is known ----
 
 sql(table_sql('loaded'));
