@@ -87,8 +87,7 @@ typedef struct FcDirectory
 								 * read it */
 	pg_atomic_uint32 touching;	/* set at start, cleared once; see
 								 * directory_keep.c */
-	bool		doubtful;		/* K12; set only while the cache is not
-								 * active */
+	bool		doubtful;		/* K12; set only while the cache is not active */
 	char		pad3[PG_CACHE_LINE_SIZE];
 	uint32		chunk_shift;	/* never changes */
 	pg_atomic_uint32 capacity;	/* slots of all chunks that may be read; no

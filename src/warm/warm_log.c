@@ -539,7 +539,11 @@ fc_warm_doubt_ends(void)
 {
 	if (fc_warm == NULL || fc_warm->pending)
 		return;
-	/* with the next root; should the server crash before, they are doubtful again */
+
+	/*
+	 * with the next root; should the server crash before, they are doubtful
+	 * again
+	 */
 	fc_warm->root.doubtful = false;
 	fc_directory_doubt_restored(false);
 }
