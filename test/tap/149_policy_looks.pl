@@ -110,9 +110,12 @@ sql("DELETE FROM pg_flashcache_policy_rules WHERE objname = 'm'; DROP SCHEMA joe
 sql("SELECT pg_flashcache_set_policy('p', 'none')", 'plain');
 is_soon('a rule of another database', fc_in_force_sql('p'), 'none', 'plain');
 sql('ALTER DATABASE plain ALLOW_CONNECTIONS false');
-is_soon('it is left out when nobody may connect to it', "SELECT count(*) FROM pg_stat_flashcache_policy_databases WHERE datname = 'plain'", 0);
+sql('CREATE DATABASE meanwhile');
+is_soon('the list of databases is read', "SELECT count(*) FROM pg_stat_flashcache_policy_databases WHERE datname = 'meanwhile'", 1);
+is(sql("SELECT rules FROM pg_stat_flashcache_policy_databases WHERE datname = 'plain'"), 1, 'sessions that are there go on: it has its rule still');
+sql('DROP DATABASE meanwhile');
 sql('ALTER DATABASE plain ALLOW_CONNECTIONS true');
-is_soon('and is in force when they may again', fc_in_force_sql('p'), 'none', 'plain');
+is_soon('and it is in force when they may connect again', fc_in_force_sql('p'), 'none', 'plain');
 
 # ---- what its owner sets ----
 
