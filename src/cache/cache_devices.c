@@ -81,17 +81,6 @@ fc_devices_close(void)
 	}
 }
 
-void
-fc_devices_release(void)
-{
-	uint32		devices = FC_DEVICE_BIT(FC_THE_DEVICE);
-
-	for (FcDeviceNo no = FC_THE_DEVICE + 1; no < FC_DEVICES; no++)
-		if (fc_store_state(no) == FC_DEVICE_CLOSED)
-			devices |= FC_DEVICE_BIT(no);
-	fc_store_release_all(devices, fc_setting_io_timeout);
-}
-
 /* ---- the writer begins ---- */
 
 /*

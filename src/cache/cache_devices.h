@@ -48,7 +48,7 @@ extern int	fc_devices_look_again_ms(void);
 /* The cache is disabled: none is in use any more, nor being opened. */
 extern void fc_devices_close(void);
 
-/* Then lets go of all, the first one as well. */
+/* Then lets go of all, the first one as well; and of what a scrub has had open for itself. */
 extern void fc_devices_release(void);
 
 /* One that has just failed a write is not asked for slots any more. */

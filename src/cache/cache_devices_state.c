@@ -118,6 +118,17 @@ fc_devices_forget_some(FcDeviceNo no)
 }
 
 void
+fc_devices_release(void)
+{
+	uint32		devices = FC_DEVICE_BIT(FC_THE_DEVICE);
+
+	for (FcDeviceNo no = FC_THE_DEVICE + 1; no < FC_DEVICES; no++)
+		if (fc_store_state(no) == FC_DEVICE_CLOSED)
+			devices |= FC_DEVICE_BIT(no);
+	fc_store_release_all(devices, fc_setting_io_timeout);
+}
+
+void
 fc_devices_forget_anew(FcDeviceNo no)
 {
 	memset(&forgotten[no], 0, sizeof(forgotten[no]));

@@ -371,14 +371,8 @@ fc_cache_scrub_step(FcScrubResult *result)
 void
 fc_cache_scrub_end(void)
 {
-	uint32		devices = FC_DEVICE_BIT(FC_THE_DEVICE);
-
 	under_way = false;
 	fc_cache_share_budget(false);
-	if (fc_cache_state() != FC_STATE_DISABLED)
-		return;
-	for (FcDeviceNo no = FC_THE_DEVICE + 1; no < FC_DEVICES; no++)
-		if (fc_store_state(no) == FC_DEVICE_CLOSED)
-			devices |= FC_DEVICE_BIT(no);
-	fc_store_release_all(devices, fc_setting_io_timeout);
+	if (fc_cache_state() == FC_STATE_DISABLED)
+		fc_devices_release();
 }

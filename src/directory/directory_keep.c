@@ -175,18 +175,23 @@ fc_directory_doubts_restored(void)
 	return fc_dir->restored && fc_dir->doubtful;
 }
 
+/* Only what was restored is in use with the first version. */
+static bool
+is_doubtful(uint32 version)
+{
+	return version == FC_FIRST_VERSION && fc_directory_doubts_restored();
+}
+
 bool
 fc_directory_doubtful(const FcSlotRef *ref)
 {
-	return used_map != NULL && ref->version == FC_FIRST_VERSION && fc_dir->doubtful;
+	return is_doubtful(ref->version);
 }
 
 bool
 fc_entry_doubtful(const FcEntry *e)
 {
-	uint32		word = pg_atomic_read_u32(unconstify(pg_atomic_uint32 *, &e->word));
-
-	return fc_word_version(word) == FC_FIRST_VERSION && fc_directory_doubts_restored();
+	return is_doubtful(fc_word_version(pg_atomic_read_u32(unconstify(pg_atomic_uint32 *, &e->word))));
 }
 
 bool

@@ -63,7 +63,7 @@ typedef struct FcWarmRoot
 	uint64		log;			/* its identity, random */
 	uint64		next;			/* blocks of the journal before that number
 								 * are durable, and from this one on */
-	uint64		sound;			/* none of them was lost by a crash (K18) */
+	uint64		sound;			/* all of them were written (K18) */
 	FcRunId		run;
 	FcRunId		former;			/* K7, while binding; else none */
 	uint64		system_identifier;
